@@ -118,6 +118,8 @@ impl ToolSet {
             return None;
         }
         let (input, bounds) = (Input::read(run.input), Bounds::of(&self.access_rules, run));
+        let used = files::used(run.name, &input, run.folder);
+        let bounds = bounds.with_used(&used);
         let job = Job { tools: self, session_state, input, raw: run.input, folder: run.folder, bounds, stop };
         Some(match run.name {
             "bash" => shell::bash::run(&job).await,
@@ -170,7 +172,7 @@ impl ToolProvider for ToolSet {
         if used.is_empty() {
             return Vec::new();
         }
-        let bounds = Bounds::of(&self.access_rules, run);
+        let bounds = Bounds::of(&self.access_rules, run).with_used(&used);
         let look = move || used.iter().filter_map(|(path, access)| bounds.reach(path, *access)).collect();
         // If the lookup fails, no place is reported for approval, and the tool itself refuses the path.
         tokio::task::spawn_blocking(look).await.unwrap_or_default()

@@ -1,10 +1,13 @@
 //! Loads and checks the images of a prompt, and converts them to data URLs (`loaf` §7.3).
 
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use gladhand_agent_tools::SecretFiles;
 
 use crate::moment::Moment;
 use crate::payloads::{Image, PendingImage};
@@ -35,6 +38,8 @@ pub(crate) struct ImageFolders<'a> {
     pub(crate) home: Option<&'a Path>,
     /// The folders that may be read, after resolving links. Empty: no restriction.
     pub(crate) roots: &'a [PathBuf],
+    /// Files that are not sent to a model.
+    pub(crate) secret_files: &'a SecretFiles,
 }
 
 /// Loads the images of a prompt, in order. Fails with the first image that cannot be loaded.
@@ -71,18 +76,23 @@ fn from_url(image: &PendingImage, url: &str, now: Moment) -> Result<Image, Strin
 fn from_file(path: &str, folders: ImageFolders<'_>) -> Result<Image, String> {
     let path = resolve(path, folders);
     let shown = path.display();
-    let data = match std::fs::metadata(&path) {
-        Ok(data) => data,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(format!("file not found: {shown}")),
-        Err(_) => return Err(format!("unable to stat file: {shown}")),
-    };
-    if !data.is_file() {
-        return Err(format!("not a file: {shown}"));
+    let unreadable = |_| format!("unable to read image file: {shown}");
+    // All checks are about the file that was opened, so that changing a link in between gains nothing.
+    let file = gladhand_store::open_regular(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => format!("file not found: {shown}"),
+        ErrorKind::InvalidInput => format!("not a file: {shown}"),
+        _ => format!("unable to read image file: {shown}"),
+    })?;
+    let data = file.metadata().map_err(unreadable)?;
+    let real = path.canonicalize().map_err(unreadable)?;
+    let found = real.symlink_metadata().map_err(unreadable)?;
+    if (found.dev(), found.ino()) != (data.dev(), data.ino()) {
+        return Err(format!("changed while it was opened: {shown}"));
     }
-    if !is_within(&path, folders.roots) {
+    if !is_within(&real, folders.roots) {
         return Err(format!("outside of the folders that may be read: {shown}"));
     }
-    if std::fs::canonicalize(&path).is_ok_and(|real| gladhand_agent_tools::may_hold_secrets(&real)) {
+    if folders.secret_files.for_another_call().contain(&real, &data) {
         return Err(format!("may hold secrets, and is not sent to a model: {shown}"));
     }
     check_size(data.len())?;
@@ -92,7 +102,8 @@ fn from_file(path: &str, folders: ImageFolders<'_>) -> Result<Image, String> {
         let extension = extension.as_deref().unwrap_or("(no extension)");
         format!("unsupported image type: {extension}. supported: .png, .jpg, .jpeg, .webp, .gif")
     })?;
-    let bytes = std::fs::read(&path).map_err(|_| format!("unable to read image file: {shown}"))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     // The file may have grown meanwhile.
     check_size(bytes.len() as u64)?;
     let encoded = base64::engine::general_purpose::STANDARD.encode(&bytes);
@@ -166,14 +177,19 @@ fn percent_decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gladhand_agent_tools::WorkbenchSettings;
 
     const PIXEL: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
     fn one(folder: &Path, path: &str, url: Option<&str>, mime: Option<&str>) -> Result<Image, String> {
         let (data_url, mime_type) = (url.map(Into::into), mime.map(Into::into));
         let image = PendingImage { path: path.to_owned(), mime_type, data_url };
-        let loaded =
-            load(&[image], ImageFolders { folder, home: Some(folder), roots: &[] }, Moment(1_794_705_259_416))?;
+        let secret_files = SecretFiles::new(&WorkbenchSettings::new(folder.join("data")));
+        let loaded = load(
+            &[image],
+            ImageFolders { folder, home: Some(folder), roots: &[], secret_files: &secret_files },
+            Moment(1_794_705_259_416),
+        )?;
         Ok(loaded.into_iter().next().expect("one image was requested"))
     }
 
@@ -227,7 +243,12 @@ mod tests {
         std::os::unix::fs::symlink(&outside, inside.join("link.png")).unwrap();
         std::fs::write(inside.join("own.png"), b"png").unwrap();
         let roots = [inside.clone()];
-        let folders = ImageFolders { folder: &inside, home: None, roots: &roots };
+        let mut settings = WorkbenchSettings::new(folder.path().join("data"));
+        settings.private = vec![inside.join("private.png")];
+        std::fs::write(inside.join("private.png"), b"png").unwrap();
+        std::fs::hard_link(inside.join("private.png"), inside.join("second.png")).unwrap();
+        let secret_files = SecretFiles::new(&settings);
+        let folders = ImageFolders { folder: &inside, home: None, roots: &roots, secret_files: &secret_files };
         let load = |path: &str| {
             let image = PendingImage { path: path.to_owned(), mime_type: None, data_url: None };
             load(&[image], folders, Moment(0)).map(|images| images.len())
@@ -236,5 +257,11 @@ mod tests {
         for path in ["link.png", "../outside.png"] {
             assert!(load(path).unwrap_err().starts_with("outside of the folders"), "{path}");
         }
+        for path in ["private.png", "second.png"] {
+            assert!(load(path).unwrap_err().starts_with("may hold secrets"), "{path}");
+        }
+        let pipe = std::process::Command::new("mkfifo").arg(inside.join("pipe.png")).status().unwrap();
+        assert!(pipe.success());
+        assert!(load("pipe.png").unwrap_err().starts_with("not a file"), "nothing waits for a writer");
     }
 }

@@ -5,7 +5,6 @@
 //! deep, and the files of a project are read only if the user trusted them.
 
 use std::collections::{HashSet, VecDeque};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -306,12 +305,10 @@ impl Skills {
 
 /// The content of a skill. The file may have grown since it was listed.
 fn bounded(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > LONGEST {
-        true => Err(std::io::Error::other("it is too long")),
-        false => Ok(bytes),
-    }
+    gladhand_store::read_regular(path, LONGEST).map_err(|error| match error.kind() {
+        std::io::ErrorKind::FileTooLarge => std::io::Error::other("it is too long"),
+        _ => error,
+    })
 }
 
 /// The skill folders of the repository around a folder, the outermost first.

@@ -211,7 +211,7 @@ pub fn place(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn read(file: &Path) -> Option<TrustRecord> {
-    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+    serde_json::from_slice(&gladhand_store::read_state(file).ok()?).ok()
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -202,7 +202,11 @@ fn read(found: &DocumentFile, limits: &Limits) -> Result<(String, Option<String>
     let failed = |error: std::io::Error| error.kind().to_string();
     // The survey saw a regular file, which may have been replaced since.
     let is_file = fs::symlink_metadata(&found.file).map_err(failed)?.is_file();
-    let file = if is_file { fs::File::open(&found.file).map_err(failed)? } else { return Err("is no file".to_owned()) };
+    let file = if is_file {
+        gladhand_store::open_regular(&found.file).map_err(failed)?
+    } else {
+        return Err("is no file".to_owned());
+    };
     let about = file.metadata().map_err(failed)?;
     if !about.is_file() || (limits.secrets.0)(&found.file, &about) {
         return Err("left out, may hold secrets".to_owned());

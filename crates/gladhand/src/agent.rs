@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gladhand_agent::accounts::{AccountSettings, Accounts, DefaultModel, Provider, secret_variables};
 use gladhand_agent::{AgentSettings, Conversations, LivePolicy, Policy, Rule, TrustedFiles};
-use gladhand_agent_tools::{Effect, ToolProvider, ToolSet};
+use gladhand_agent_tools::{Effect, SecretFiles, ToolProvider, ToolSet};
 use gladhand_core::operations::{AgentCall, Failure, FailureKind};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use tokio::sync::OnceCell;
@@ -87,7 +87,9 @@ impl Inner {
         });
         // If no account is signed in, this returns immediately; slow services are not waited for.
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
-        let tool_set = ToolSet::open(self.tool_settings(&folder, &accounts));
+        let tool_settings = self.tool_settings(&folder, &accounts);
+        let secret_files = SecretFiles::new(&tool_settings);
+        let tool_set = ToolSet::open(tool_settings);
         let roots = self.config.roots.clone();
         let trust = TrustStore::in_folder(Some(&self.files.data));
         let records = trust.clone();
@@ -95,7 +97,8 @@ impl Inner {
             has_record: Arc::new(move |path| records.has_record(path)),
             trusts: Arc::new(move |path, text| trust.trusts(path, text)),
         };
-        let settings = AgentSettings { data: folder, folder: here, home, roots, policy: self.policy.clone(), trusted };
+        let policy = self.policy.clone();
+        let settings = AgentSettings { data: folder, folder: here, home, roots, secret_files, policy, trusted };
         if !tool_set.may_have_more() {
             self.look_for_strangers(&*tool_set);
         }

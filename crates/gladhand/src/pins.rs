@@ -445,7 +445,7 @@ pub(crate) fn hash(text: &str) -> String {
 }
 
 fn read(path: &Path) -> io::Result<Book> {
-    match fs_err::read(path) {
+    match gladhand_store::read_state(path) {
         Ok(text) => serde_json::from_slice(&text)
             .map_err(|error| io::Error::other(format!("{} is not a file of pins: {error}", path.display()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Book::new()),

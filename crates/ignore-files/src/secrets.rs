@@ -6,6 +6,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use gladhand_store::open_regular;
+
 /// Decides whether a file may hold secrets.
 type Decides = dyn Fn(&Path, &Metadata) -> bool + Send + Sync;
 
@@ -22,19 +24,12 @@ impl Secrets {
     /// Opens a regular file that the rule does not cover. The folders in the path are real; the file may be a symlink.
     pub fn open(&self, path: &Path) -> std::io::Result<File> {
         let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-        let mut about = path.symlink_metadata()?;
         let mut real = Cow::Borrowed(path);
-        if about.is_symlink() {
+        if path.symlink_metadata()?.is_symlink() {
             real = path.canonicalize()?.into();
-            about = real.symlink_metadata()?;
         }
-        // Opening a pipe or a device may block.
-        if !about.is_file() {
-            return Err(refused());
-        }
-        let file = File::open(&real)?;
-        let about = file.metadata()?;
-        if about.is_file() && !(self.0)(&real, &about) { Ok(file) } else { Err(refused()) }
+        let file = open_regular(&real)?;
+        if (self.0)(&real, &file.metadata()?) { Err(refused()) } else { Ok(file) }
     }
 
     /// Reads all bytes of a file that may be opened, up to `most` bytes.

@@ -275,11 +275,17 @@ fn below(above: &[Pid], processes: &[Process]) -> Vec<Process> {
     let children = |parent: Pid| {
         processes.iter().filter(move |process| process.parent == Some(parent) && !process.is_dead).copied()
     };
-    let mut found: Vec<Process> = above.iter().flat_map(|parent| children(*parent)).collect();
-    let mut at = 0;
-    while let Some(parent) = found.get(at) {
-        found.extend(children(parent.id).collect::<Vec<_>>());
-        at += 1;
+    let mut found = Vec::new();
+    // If an id is reused during the scan, a process may seem to be its own ancestor. So each process is visited once.
+    let mut visited: HashSet<Pid> = above.iter().copied().collect();
+    let mut parents = above.to_vec();
+    while let Some(parent) = parents.pop() {
+        for child in children(parent) {
+            if visited.insert(child.id) {
+                parents.push(child.id);
+                found.push(child);
+            }
+        }
     }
     found
 }
@@ -319,6 +325,17 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::process::Stdio;
+
+    #[test]
+    fn a_cycle_of_parents_in_a_scan_ends() {
+        let id = |id| Pid::from_raw(id).expect("not zero");
+        let process =
+            |own, parent| Process { id: id(own), parent: Some(id(parent)), group: None, session: 0, is_dead: false };
+        let seen = [process(1, 3), process(2, 1), process(3, 2), process(4, 4), process(5, 6)];
+        let found = below(&[id(1)], &seen);
+        assert_eq!(found.iter().map(|process| process.id).collect::<Vec<_>>(), [id(2), id(3)]);
+        assert!(below(&[id(4)], &seen).is_empty());
+    }
 
     #[test]
     fn a_process_that_is_gone_before_it_is_killed_takes_its_successors_along() {

@@ -15,6 +15,8 @@ mod input;
 mod integration;
 mod language;
 mod manifest;
+#[cfg(test)]
+mod nesting;
 mod plan;
 mod profile;
 mod recipes;

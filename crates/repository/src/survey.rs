@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use gladhand_ignore_files::{GlobError, glob, glob_set};
+use globset::GlobSet;
 
 use crate::frameworks::{self, Finding};
 use crate::language::Language;
@@ -141,7 +142,7 @@ impl Survey {
     }
 
     fn declared_members(&self) -> GlobSet {
-        let mut patterns = GlobSetBuilder::new();
+        let mut patterns = Vec::new();
         for file in &self.files {
             let folder = folder(&file.path);
             for pattern in file
@@ -152,12 +153,10 @@ impl Survey {
             {
                 let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
                 let whole = if folder.is_empty() { pattern.to_owned() } else { format!("{folder}/{pattern}") };
-                if let Ok(glob) = GlobBuilder::new(&whole).literal_separator(true).build() {
-                    patterns.add(glob);
-                }
+                patterns.extend(glob(&whole));
             }
         }
-        patterns.build().unwrap_or_else(|_| GlobSet::empty())
+        glob_set(patterns).unwrap_or_else(|_| GlobSet::empty())
     }
 
     /// Only the files that fit one of the patterns; without patterns, all.
@@ -165,15 +164,12 @@ impl Survey {
         if patterns.is_empty() {
             return Ok(self);
         }
-        let mut set = GlobSetBuilder::new();
-        for pattern in patterns {
-            let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-            let expected = |why: globset::Error| format!("patterns of paths: {why}");
-            set.add(
-                glob.map_err(|why| RepositoryError::WrongType { param: "globs".to_owned(), expected: expected(why) })?,
-            );
-        }
-        let set = set.build().unwrap_or_else(|_| GlobSet::empty());
+        let wrong = |why: GlobError| RepositoryError::WrongType {
+            param: "globs".to_owned(),
+            expected: format!("patterns of paths: {why}"),
+        };
+        let globs = patterns.iter().map(|pattern| glob(pattern)).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+        let set = glob_set(globs).map_err(wrong)?;
         self.files.retain(|file| set.is_match(&file.path));
         self.find_projects();
         Ok(self)

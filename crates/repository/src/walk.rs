@@ -155,6 +155,10 @@ impl<'a> Scan<'a> {
                     self.progress.report(Stage::Read, from, Some(files.len()));
                 }
                 for (at, file) in files.iter().enumerate().skip(from).take(STRIDE) {
+                    // One file can take seconds.
+                    if self.over() {
+                        return made;
+                    }
                     if let Some(most) = wanted(file) {
                         let content = Content::read(self.secrets.open(&root.join(file)), most, &mut buffer);
                         spent.fetch_add(content.bytes().len() as u64, Ordering::Relaxed);

@@ -8,8 +8,10 @@
 mod database;
 pub mod files;
 mod guards;
+mod regular;
 mod secrets;
 
 pub use database::{Database, DatabaseError, DatabaseProblem};
 pub use files::{NewFile, make_folder, replace_content, replace_private, replace_private_synced};
+pub use regular::{MAX_STATE_BYTES, open_regular, read_regular, read_state};
 pub use secrets::{KeyLocation, SecretError, SecretLocations, Secrets};

@@ -45,7 +45,8 @@ impl Generated {
         if !is_marked(path).map_err(|error| error.to_string())? {
             return Ok(None);
         }
-        let text = fs_err::read_to_string(path).map_err(|error| error.to_string())?;
+        let text = gladhand_store::read_state(path).map_err(|error| error.to_string())?;
+        let text = String::from_utf8(text).map_err(|error| error.to_string())?;
         if let Some(tool) = Self::parse(&text) {
             return Ok(Some(tool));
         }
@@ -108,7 +109,7 @@ impl Generated {
 /// Whether a file has the mark of a tool that the model wrote.
 fn is_marked(path: &Path) -> std::io::Result<bool> {
     let mut beginning = Vec::new();
-    fs_err::File::open(path)?.take(MARK.len() as u64).read_to_end(&mut beginning)?;
+    gladhand_store::open_regular(path)?.take(MARK.len() as u64).read_to_end(&mut beginning)?;
     Ok(beginning == MARK.as_bytes())
 }
 

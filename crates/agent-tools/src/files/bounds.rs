@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::git_folders::is_part_of_repository;
 use super::links::{LinkTargets, names_on_the_way};
 use super::secrets;
 use crate::contract::{Guarded, GuardedPath, Run};
@@ -67,19 +68,33 @@ impl AccessRules {
         self.private.iter().any(|path| real.starts_with(path) || original.as_ref() == Some(path))
     }
 
-    /// The files in sensitive places that have more than one name, by device and inode.
-    fn linked_secrets(&self) -> HashSet<(u64, u64)> {
+    /// The sensitive places: files and folders.
+    fn places(&self) -> Vec<PathBuf> {
         let home = |places: &'static [&str]| {
             let home = self.home.as_deref();
             places.iter().filter_map(move |place| Some(home?.join(place)))
         };
-        // Breadth first: a deep folder must not use up the limit before the others are searched.
-        let mut queue: VecDeque<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
-        queue.extend(self.private.iter().flat_map(|path| numbered_copies(path)));
-        queue.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
-        if let Some(entries) = self.home.as_deref().and_then(|home| std::fs::read_dir(home).ok()) {
-            queue.extend(entries.flatten().map(|entry| entry.path()).filter(|path| secrets::may_hold_secrets(path)));
+        let mut places: Vec<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
+        places.extend(self.private.iter().flat_map(|path| numbered_copies(path)));
+        places.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
+        if let Some(home) = self.home.as_deref() {
+            places.extend(entries(home).filter(|path| secrets::may_hold_secrets(path)));
         }
+        places
+    }
+
+    /// The files of sensitive places, and those directly in them.
+    fn known_secrets(&self) -> HashSet<FileId> {
+        let places = self.places();
+        let files = places.iter().flat_map(|place| entries(place).chain([place.clone()]));
+        let about = files.take(MAX_ENTRIES).filter_map(|file| file.symlink_metadata().ok());
+        about.filter(Metadata::is_file).map(|about| file_id(&about)).collect()
+    }
+
+    /// The files in sensitive places that have more than one name.
+    fn linked_secrets(&self) -> HashSet<FileId> {
+        // Breadth first: a deep folder must not use up the limit before the others are searched.
+        let mut queue = VecDeque::from(self.places());
         let (mut found, mut visited) = (HashSet::new(), 0);
         while let Some(path) = queue.pop_front() {
             visited += 1;
@@ -89,10 +104,9 @@ impl AccessRules {
             }
             let Ok(about) = path.symlink_metadata() else { continue };
             if about.is_dir() {
-                let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
-                queue.extend(entries.map(|entry| entry.path()));
+                queue.extend(entries(&path));
             } else if about.nlink() > 1 {
-                found.insert((about.dev(), about.ino()));
+                found.insert(file_id(&about));
             }
         }
         found
@@ -118,7 +132,10 @@ pub(crate) struct Bounds {
     workspace: Option<PathBuf>,
     /// Places that were approved for this call.
     approved: Vec<GuardedPath>,
-    linked_secrets: Arc<OnceLock<HashSet<(u64, u64)>>>,
+    /// The real paths that this call writes.
+    written: Vec<PathBuf>,
+    known_secrets: Arc<OnceLock<HashSet<FileId>>>,
+    linked_secrets: Arc<OnceLock<HashSet<FileId>>>,
     link_targets: Arc<OnceLock<LinkTargets>>,
 }
 
@@ -131,9 +148,18 @@ impl Bounds {
             // The root directory is never a workspace, even if a service was started in it.
             workspace: workspace.filter(|folder| folder.parent().is_some()),
             approved: run.approved.to_vec(),
+            written: Vec::new(),
+            known_secrets: Arc::default(),
             linked_secrets: Arc::default(),
             link_targets: Arc::default(),
         }
+    }
+
+    /// The same for a call that uses these paths. Files that it writes may become a repository together.
+    pub(crate) fn with_used(mut self, used: &[(PathBuf, Access)]) -> Self {
+        let written = used.iter().filter(|(_, access)| *access == Access::Write);
+        self.written = written.filter_map(|(path, _)| real(path)).collect();
+        self
     }
 
     /// The place that needs approval before a path is used. A path that does not exist needs none, because reading it
@@ -230,7 +256,11 @@ impl Bounds {
             Decision::Private
         } else if secrets::may_hold_secrets(name) {
             Decision::Guarded(Guarded::Secret)
-        } else if access != Access::Read && below.any(|(folder, below)| secrets::steers_programs(folder, below)) {
+        } else if access != Access::Read
+            && below.any(|(folder, below)| {
+                secrets::steers_programs(folder, below) || is_part_of_repository(folder, below, &self.written)
+            })
+        {
             Decision::Guarded(Guarded::Steering)
         } else {
             Decision::Free
@@ -243,9 +273,10 @@ impl Bounds {
         let is_readable = access == Access::Read && is_in(&self.rules.readable);
         let targets = self
             .link_targets
-            .get_or_init(|| LinkTargets::below(self.free_folders().chain(&self.rules.home).map(PathBuf::as_path)));
+            .get_or_init(|| LinkTargets::below(self.free_folders().map(PathBuf::as_path), self.rules.home.as_deref()));
         let is_sensitive = is_in(&self.rules.sensitive) && !is_readable;
-        if is_sensitive || is_in(&targets.secrets) || self.is_linked_secret(about) {
+        let is_linked = about.is_some_and(|about| targets.files.contains(&file_id(about)));
+        if is_sensitive || is_in(&targets.secrets) || is_linked || self.is_second_name(about, is_readable) {
             Decision::Guarded(Guarded::Secret)
         } else if access != Access::Read && is_in(&targets.steering) {
             Decision::Guarded(Guarded::Steering)
@@ -257,15 +288,17 @@ impl Bounds {
     }
 
     /// Folders that are read and written freely.
-    fn free_folders(&self) -> impl Iterator<Item = &PathBuf> {
+    fn free_folders(&self) -> impl Iterator<Item = &PathBuf> + Clone {
         self.rules.roots.iter().chain(&self.workspace)
     }
 
-    /// Whether a file is a hard link to a file in a sensitive place.
-    fn is_linked_secret(&self, about: Option<&Metadata>) -> bool {
-        let Some(about) = about.filter(|about| about.is_file() && about.nlink() > 1) else { return false };
-        let known = self.linked_secrets.get_or_init(|| self.rules.linked_secrets());
-        known.contains(&(about.dev(), about.ino()))
+    /// Whether a file is the same as one in a sensitive place. A bind mount shows a file under a second name, too, but
+    /// does not count as a link. So all files directly in known places are compared, and below them the linked ones.
+    fn is_second_name(&self, about: Option<&Metadata>, is_readable: bool) -> bool {
+        let Some(about) = about.filter(|about| about.is_file()) else { return false };
+        let known = || self.known_secrets.get_or_init(|| self.rules.known_secrets());
+        let linked = || self.linked_secrets.get_or_init(|| self.rules.linked_secrets());
+        !is_readable && known().contains(&file_id(about)) || about.nlink() > 1 && linked().contains(&file_id(about))
     }
 }
 
@@ -278,13 +311,19 @@ impl SecretFiles {
     /// Uses the paths of the settings.
     pub fn new(settings: &ToolSettings) -> Self {
         let rules = Arc::new(AccessRules::new(settings));
-        let (linked_secrets, link_targets) = Default::default();
-        Self(Bounds { rules, workspace: None, approved: Vec::new(), linked_secrets, link_targets })
+        let (known_secrets, linked_secrets, link_targets) = Default::default();
+        let (approved, written) = Default::default();
+        Self(Bounds { rules, workspace: None, approved, written, known_secrets, linked_secrets, link_targets })
     }
 
     /// The same rules for another call: links are searched again.
     pub fn for_another_call(&self) -> Self {
-        Self(Bounds { linked_secrets: Arc::default(), link_targets: Arc::default(), ..self.0.clone() })
+        Self(Bounds {
+            known_secrets: Arc::default(),
+            linked_secrets: Arc::default(),
+            link_targets: Arc::default(),
+            ..self.0.clone()
+        })
     }
 
     /// Whether the file or folder at a real path is one of them.
@@ -294,6 +333,17 @@ impl SecretFiles {
             Decision::Guarded(Guarded::Secret) | Decision::Private
         )
     }
+}
+
+/// A file by its device and inode. Hard links and bind mounts of a file have the same.
+pub(super) type FileId = (u64, u64);
+
+pub(super) fn file_id(about: &Metadata) -> FileId {
+    (about.dev(), about.ino())
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// The real path. For a path that does not exist yet, the nearest existing folder is resolved. `None` for a dangling
@@ -375,6 +425,8 @@ mod tests {
                 rules: Arc::new(AccessRules::new(&settings)),
                 workspace: Some(self.at("work")),
                 approved: approved.to_vec(),
+                written: Vec::new(),
+                known_secrets: Arc::default(),
                 linked_secrets: Arc::default(),
                 link_targets: Arc::default(),
             }
@@ -539,6 +591,56 @@ mod tests {
         }
         assert!(bounds.open(&home.at("work/plain")).is_ok(), "a link to the folder itself guards nothing else");
         assert!(bounds.write_to(&home.at("work/plain")).is_ok());
+    }
+
+    #[test]
+    fn a_secret_with_a_second_name_deep_in_the_workspace_is_guarded() {
+        let home = Home::new();
+        for folder in ["work/dot/aws", "work/app", "work/secrets", ".aws"] {
+            std::fs::create_dir_all(home.at(folder)).unwrap();
+        }
+        for file in ["work/dot/aws/credentials", "work/secrets/prod", "work/app/.env.local"] {
+            std::fs::write(home.at(file), "x").unwrap();
+        }
+        symlink(home.at("work/dot/aws/credentials"), home.at(".aws/credentials")).unwrap();
+        symlink("../secrets/prod", home.at("work/app/.env")).unwrap();
+        std::fs::hard_link(home.at("work/.env"), home.at("work/hard")).unwrap();
+        std::fs::hard_link(home.at("work/app/.env.local"), home.at("work/deep/hard")).unwrap();
+        let bounds = home.bounds(&[]);
+        for secret in ["work/dot/aws/credentials", "work/secrets/prod", "work/hard", "work/deep/hard"] {
+            let place = bounds.reach(&home.at(secret), Access::Read).unwrap();
+            assert_eq!(place.why, Guarded::Secret, "{secret}");
+            assert!(bounds.open(&home.at(secret)).is_err(), "{secret}");
+        }
+        assert!(bounds.open(&home.at("work/plain")).is_ok());
+    }
+
+    /// A bind mount needs rights that tests lack. It keeps device and inode, and the link count of one.
+    #[test]
+    fn files_directly_in_sensitive_places_are_known_without_a_second_link() {
+        let home = Home::new();
+        std::fs::write(home.at(".netrc"), "x").unwrap();
+        let bounds = home.bounds(&[]);
+        let about = |path: &str| home.at(path).symlink_metadata().unwrap();
+        for secret in [".ssh/key", "private/toml", "data/chat", ".netrc"] {
+            assert_eq!(about(secret).nlink(), 1);
+            assert!(bounds.is_second_name(Some(&about(secret)), false), "{secret}");
+        }
+        assert!(!bounds.is_second_name(Some(&about("work/plain")), false));
+    }
+
+    #[test]
+    fn a_patch_that_makes_a_repository_needs_approval() {
+        let home = Home::new();
+        let paths = ["work/lib/HEAD", "work/lib/config", "work/lib/objects/x", "work/lib/refs/heads/x"];
+        let used: Vec<_> = paths.iter().map(|path| (home.at(path), Access::Write)).collect();
+        let bounds = home.bounds(&[]).with_used(&used);
+        for path in paths {
+            let place = bounds.reach(&home.at(path), Access::Write).unwrap();
+            assert_eq!(place.why, Guarded::Steering, "{path}");
+            assert!(bounds.write_to(&home.at(path)).is_err(), "{path}");
+        }
+        assert!(home.bounds(&[]).write_to(&home.at("work/lib/config")).is_ok(), "a single file makes none");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `glob_files`: finds files whose path matches a glob.
 
-use globset::GlobBuilder;
+use gladhand_ignore_files::{glob, glob_set};
 
 use super::grep::Search;
 use crate::outcome::{Outcome, Problem, blocking};
@@ -14,10 +14,10 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     let pattern = pattern.to_owned();
     let search = Search::new(job)?;
     blocking(move || {
-        let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
-        let glob = glob.map_err(|error| Problem::plain(error.to_string()))?.compile_matcher();
+        let globs = glob(&pattern).and_then(|glob| glob_set([glob]));
+        let globs = globs.map_err(|error| Problem::plain(error.to_string()))?;
         let mut walk = search.walk(None)?;
-        search.result(&mut walk, |path| path.strip_prefix(&search.place).is_ok_and(|below| glob.is_match(below)))
+        search.result(&mut walk, |path| path.strip_prefix(&search.place).is_ok_and(|below| globs.is_match(below)))
     })
     .await
 }

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::sinks::Bytes;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
-use ignore::overrides::OverrideBuilder;
 use ignore::{Walk, WalkBuilder};
 use tokio_util::sync::CancellationToken;
 
@@ -186,8 +185,7 @@ impl Search {
     pub(super) fn walk(&self, include: Option<&str>) -> Result<Walk, Problem> {
         let mut walk = WalkBuilder::new(&self.place);
         if let Some(include) = include {
-            let mut overrides = OverrideBuilder::new(&self.place);
-            let overrides = overrides.add(include).and_then(|overrides| overrides.build());
+            let overrides = gladhand_ignore_files::override_glob(&self.place, include);
             walk.overrides(overrides.map_err(|error| Problem::plain(format!("not a glob: {error}")))?);
         }
         // Links are not followed, so the same relative path leads to the entry below the real path.

@@ -4,13 +4,22 @@
 //! every name on the way to the real file ([`names_on_the_way`]), and the target of a link at a known place is judged like
 //! that place ([`LinkTargets`]).
 
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use super::bounds::{FileId, file_id};
 use super::secrets;
 
 /// Maximum number of links that are followed, as in Linux.
 const MAX_LINKS: usize = 40;
+
+/// Maximum number of entries below a free folder that are searched in each call, which takes a few milliseconds.
+const MAX_SEARCHED: usize = 4000;
+
+/// Folders that are not searched: they contain many files, which programs wrote.
+const SKIPPED: [&str; 5] = [".git", "node_modules", "target", ".venv", "venv"];
 
 /// Maximum number of entries of a folder that are searched for links.
 const MAX_ENTRIES: usize = 20_000;
@@ -48,15 +57,27 @@ pub(super) struct LinkTargets {
     pub(super) secrets: Vec<PathBuf>,
     /// Targets of links at places that decide which programs run.
     pub(super) steering: Vec<PathBuf>,
+    /// Files in free folders that may hold secrets and have a second name.
+    pub(super) files: HashSet<FileId>,
 }
 
 impl LinkTargets {
-    /// Searches the known places and the entries of these folders, which are real paths.
-    pub(super) fn below<'a>(folders: impl IntoIterator<Item = &'a Path>) -> Self {
+    /// Searches the known places and the entries of free folders and of the home folder, which are real paths. Free
+    /// folders are also searched in depth.
+    pub(super) fn below<'a>(free: impl Iterator<Item = &'a Path> + Clone, home: Option<&'a Path>) -> Self {
         let mut targets = Self::default();
-        for folder in folders {
+        for folder in free.clone() {
+            targets.search(folder);
+        }
+        for folder in free.chain(home) {
             let known = |places: &[&str]| places.iter().map(|place| folder.join(place)).collect::<Vec<_>>();
-            targets.secrets.extend(known(&secrets::FOLDERS).iter().filter_map(|place| target(folder, place)));
+            for place in known(&secrets::FOLDERS) {
+                targets.secrets.extend(target(folder, &place));
+                // Dotfile managers may also make a folder and put links in it.
+                if place.canonicalize().is_ok_and(|real| !folder.starts_with(real)) {
+                    targets.secrets.extend(links_in(&place).filter_map(|link| target(folder, &link)));
+                }
+            }
             targets.secrets.extend(known(&secrets::FILES).iter().filter_map(|place| target(folder, place)));
             targets.steering.extend(known(secrets::STEERING).iter().filter_map(|place| target(folder, place)));
             let hooks = folder.join(".git/hooks");
@@ -72,6 +93,35 @@ impl LinkTargets {
             }
         }
         targets
+    }
+
+    /// Searches a folder, breadth first, for links with the name of a secret, and for such files with a second name.
+    fn search(&mut self, root: &Path) {
+        let mut queue = VecDeque::from([root.to_owned()]);
+        let mut visited = 0;
+        while let Some(folder) = queue.pop_front() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                visited += 1;
+                if visited > MAX_SEARCHED {
+                    return;
+                }
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() {
+                    let is_skipped = SKIPPED.iter().any(|name| entry.file_name() == *name);
+                    queue.extend((!is_skipped).then(|| entry.path()));
+                    continue;
+                }
+                // An entry with one name is judged by it. That is the usual case, so names are compared last.
+                let linked = entry.metadata().ok().filter(|about| kind.is_file() && about.nlink() > 1);
+                if !kind.is_symlink() && linked.is_none() || !secrets::may_hold_secrets(&entry.path()) {
+                    continue;
+                }
+                match linked {
+                    Some(about) => drop(self.files.insert(file_id(&about))),
+                    None => self.secrets.extend(target(root, &entry.path())),
+                }
+            }
+        }
     }
 }
 

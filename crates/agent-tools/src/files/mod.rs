@@ -1,6 +1,7 @@
 //! Tools for files: reading, listing, finding, patching.
 
 pub(crate) mod bounds;
+mod git_folders;
 pub(crate) mod glob;
 pub(crate) mod grep;
 mod links;

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Take};
 use std::path::PathBuf;
 
 use gladhand_core::javascript;
+use tokio_util::sync::CancellationToken;
 
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
@@ -16,6 +17,12 @@ const LINE: usize = 500;
 
 /// How many bytes of a line are read: enough for 500 units.
 const LINE_BYTES: u64 = 4 * LINE as u64;
+
+/// How many bytes of a file are read, in search of the requested lines.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// How many bytes are read at once.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Maximum number of shown lines.
 const MAX_LINES: usize = 20_000;
@@ -39,9 +46,9 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     }
     let offset = positive(job.input.whole("offset"), 1, "offset must be a line number, counted from 1")?;
     let limit = positive(job.input.whole("limit"), 2000, "limit must be greater than zero")?.min(MAX_LINES);
-    let bounds = job.bounds.clone();
+    let (bounds, stop) = (job.bounds.clone(), job.stop.clone());
     if job.input.word("mode").unwrap_or("slice") != "indentation" {
-        return blocking(move || slice(bounds.open(&path)?, offset, limit)).await;
+        return blocking(move || slice(bounds.open(&path)?, offset, limit, &stop)).await;
     }
     let options = job.input.inner("indentation");
     let max_lines = positive(options.whole("max_lines"), limit, "max_lines must be greater than zero")?;
@@ -52,7 +59,7 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
         header: options.flag("include_header", true),
         max_lines: limit.min(max_lines),
     };
-    blocking(move || block.read(bounds.open(&path)?)).await
+    blocking(move || block.read(bounds.open(&path)?, &stop)).await
 }
 
 fn positive(number: Option<i64>, default: usize, message: &str) -> Result<usize, Problem> {
@@ -62,12 +69,30 @@ fn positive(number: Option<i64>, default: usize, message: &str) -> Result<usize,
     }
 }
 
-/// The lines of a file, each cut to the maximum length.
-struct Lines(BufReader<File>);
+/// A file that is read until the call must stop. A sparse file can be much larger than the disk.
+struct Stoppable<'s> {
+    file: Take<File>,
+    stop: &'s CancellationToken,
+}
 
-impl Lines {
-    fn of(file: File) -> Self {
-        Self(BufReader::new(file))
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.is_cancelled() {
+            return Err(io::Error::other("the read was stopped"));
+        }
+        if self.file.limit() == 0 {
+            return Err(io::Error::other(format!("the lines are beyond its first {} MiB", MAX_BYTES >> 20)));
+        }
+        self.file.read(buffer)
+    }
+}
+
+/// The lines of a file, each cut to the maximum length.
+struct Lines<'s>(BufReader<Stoppable<'s>>);
+
+impl<'s> Lines<'s> {
+    fn of(file: File, stop: &'s CancellationToken) -> Self {
+        Self(BufReader::with_capacity(BUFFER_BYTES, Stoppable { file: file.take(MAX_BYTES), stop }))
     }
 
     /// The next line without its line end, if there is one.
@@ -94,8 +119,8 @@ fn numbered(number: usize, line: &str) -> String {
     format!("L{number}: {line}")
 }
 
-fn slice(file: File, offset: usize, limit: usize) -> Outcome {
-    let mut lines = Lines::of(file);
+fn slice(file: File, offset: usize, limit: usize, stop: &CancellationToken) -> Outcome {
+    let mut lines = Lines::of(file, stop);
     let mut shown = Vec::new();
     let mut number = 0;
     while shown.len() < limit
@@ -131,8 +156,8 @@ struct Growth {
 }
 
 impl Block {
-    fn read(&self, file: File) -> Outcome {
-        let mut file = Lines::of(file);
+    fn read(&self, file: File, stop: &CancellationToken) -> Outcome {
+        let mut file = Lines::of(file, stop);
         let mut lines = Vec::new();
         while let Some(line) = file.next()? {
             if lines.len() >= MAX_BLOCK_FILE_LINES {
@@ -234,5 +259,19 @@ mod tests {
         let block = Block { anchor: 4, levels: 0, siblings: true, header: true, max_lines: 100 };
         assert_eq!(lines(&block), (1..=10).collect::<Vec<_>>());
         assert_eq!(lines(&Block { max_lines: 3, ..block }), [3, 4], "blank lines at the ends are removed");
+    }
+
+    #[test]
+    fn a_sparse_file_without_end_is_read_up_to_a_limit_and_until_the_call_is_stopped() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 40).unwrap();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let open = || file.reopen().unwrap();
+        assert!(slice(open(), 2, 1, &stop).unwrap_err().into_message().contains("was stopped"));
+        let block = Block { anchor: 2, levels: 0, siblings: false, header: true, max_lines: 1 };
+        assert!(block.read(open(), &stop).unwrap_err().into_message().contains("was stopped"));
+        let error = slice(open(), 2, 1, &CancellationToken::new()).unwrap_err();
+        assert!(error.into_message().contains("beyond its first 1024 MiB"));
     }
 }

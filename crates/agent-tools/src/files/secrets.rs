@@ -243,13 +243,18 @@ pub(super) const STEERING: &[&str] = &[
     ".jj",
     ".husky",
     ".pre-commit-config.yaml",
-    "lefthook.yml",
-    ".lefthook.yml",
+    ".githooks",
     ".lefthook",
     // Editors.
     ".vscode",
+    ".vscode-insiders",
+    ".vscode-server",
     ".config/Code/User",
+    ".config/Code - OSS/User",
+    ".config/Cursor/User",
+    ".config/VSCodium/User",
     "Application Support/Code/User",
+    "Application Support/Cursor/User",
     ".vs",
     ".idea",
     ".fleet",
@@ -257,6 +262,8 @@ pub(super) const STEERING: &[&str] = &[
     ".config/zed",
     ".exrc",
     ".vim",
+    ".config/vim",
+    ".nvimrc",
     ".vimrc",
     ".gvimrc",
     ".lvimrc",
@@ -265,8 +272,10 @@ pub(super) const STEERING: &[&str] = &[
     ".config/nvim",
     ".emacs",
     ".emacs.d",
+    ".config/emacs",
     ".dir-locals.el",
     ".helix",
+    ".config/helix",
     ".devcontainer",
     ".devcontainer.json",
     // Agents: their servers, hooks and instructions.
@@ -281,6 +290,7 @@ pub(super) const STEERING: &[&str] = &[
     ".augment-guidelines",
     ".claude",
     ".claude.json",
+    ".claude-plugin",
     "claude_desktop_config.json",
     "CLAUDE.md",
     "CLAUDE.local.md",
@@ -300,6 +310,9 @@ pub(super) const STEERING: &[&str] = &[
     ".gemini",
     "GEMINI.md",
     ".github/agents",
+    ".github/chatmodes",
+    ".github/hooks",
+    ".github/skills",
     ".github/copilot-instructions.md",
     ".github/instructions",
     ".github/mcp.json",
@@ -343,7 +356,12 @@ pub(super) const STEERING: &[&str] = &[
     ".yarnrc",
     ".yarnrc.yml",
     ".yarn",
-    ".pnpmfile.cjs",
+    "node_modules/.bin",
+    ".venv/bin",
+    "venv/bin",
+    ".nvm",
+    ".pyenv",
+    ".rustup",
     "bunfig.toml",
     "rust-toolchain",
     "rust-toolchain.toml",
@@ -354,12 +372,15 @@ pub(super) const STEERING: &[&str] = &[
     ".ghci",
     ".irbrc",
     ".Rprofile",
+    ".Renviron",
+    ".iex.exs",
     ".ipython",
     "sitecustomize.py",
     "usercustomize.py",
     // Shells, logins and desktops, where the workspace is a home.
     ".profile",
     ".bashrc",
+    ".bashrc.d",
     ".bash_profile",
     ".bash_login",
     ".bash_logout",
@@ -376,6 +397,9 @@ pub(super) const STEERING: &[&str] = &[
     ".tcshrc",
     ".login",
     ".config/fish",
+    ".config/nushell",
+    ".config/powershell",
+    ".config/zsh",
     ".inputrc",
     ".tmux.conf",
     ".config/tmux",
@@ -393,6 +417,14 @@ pub(super) const STEERING: &[&str] = &[
     ".config/i3",
     ".config/sway",
     ".config/autostart",
+    ".config/autostart-scripts",
+    ".config/awesome",
+    ".config/bspwm",
+    ".config/hypr",
+    ".config/openbox",
+    ".config/plasma-workspace/env",
+    ".xmonad",
+    ".local/share/dbus-1/services",
     ".config/environment.d",
     ".config/systemd",
     ".local/share/systemd",
@@ -412,7 +444,17 @@ pub fn steers_programs(workspace: &Path, below: &Path) -> bool {
         let mut all = parts.windows(place.len()).skip((above + 1).saturating_sub(place.len()));
         all.any(|parts| parts.iter().zip(&place).all(|(part, wanted)| part.eq_ignore_ascii_case(wanted)))
     };
-    STEERING.iter().any(is_there)
+    let is_named = |part: &&OsStr| part.to_str().is_some_and(is_steering_name);
+    STEERING.iter().any(is_there) || parts.iter().skip(above).any(is_named)
+}
+
+/// Whether a name has the form of a file that decides which programs run: a workspace of VS Code, settings of Lefthook or
+/// pnpm, or a path file of Python, whose lines are run.
+fn is_steering_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_lefthook = name.strip_prefix('.').unwrap_or(&name).starts_with("lefthook")
+        && [".toml", ".json", ".yaml", ".yml"].iter().any(|end| name.ends_with(end));
+    is_lefthook || name.starts_with(".pnpmfile.") || [".code-workspace", ".pth"].iter().any(|end| name.ends_with(end))
 }
 
 /// Whether a real path exposes the memory or the environment of a process, including this one.
@@ -674,6 +716,24 @@ mod tests {
             ".wezterm.lua",
             "lib/usercustomize.py",
             "lib/sitecustomize.py",
+            ".githooks/pre-commit",
+            "lefthook-local.toml",
+            ".lefthook.json",
+            "app.code-workspace",
+            "lib/evil.pth",
+            ".pnpmfile.mjs",
+            "web/node_modules/.bin/tsc",
+            ".venv/bin/activate",
+            ".config/Code - OSS/User/settings.json",
+            ".config/emacs/init.el",
+            ".github/hooks/a.json",
+            ".claude-plugin/plugin.json",
+            ".local/share/dbus-1/services/a.service",
+            ".config/plasma-workspace/env/a.sh",
+            ".bashrc.d/a",
+            ".nvm/nvm.sh",
+            ".Renviron",
+            ".iex.exs",
         ] {
             assert!(steers_programs(Path::new("/home/u"), Path::new(steering)), "{steering}");
         }

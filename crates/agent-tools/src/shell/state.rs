@@ -60,7 +60,7 @@ impl StateFile {
 
     /// The state after the command, if it was written.
     pub(super) fn read(&self) -> Option<ShellState> {
-        let written = fs_err::read(&self.path).ok()?;
+        let written = gladhand_store::read_state(&self.path).ok()?;
         let mut parts = written.split(|byte| *byte == 0);
         let folder = Path::new(OsStr::from_bytes(parts.next()?)).to_owned();
         let environment: Environment = parts.filter_map(variable).collect();

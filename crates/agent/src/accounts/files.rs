@@ -3,13 +3,9 @@
 use std::io;
 use std::path::Path;
 
-/// The maximum file size. Larger files were not written by this program.
-const MAX_BYTES: u64 = 64 * 1024 * 1024;
-
 /// The text of a file. `None` if it does not exist or is not readable as text.
 pub(super) fn read(file: &Path) -> Option<String> {
-    let size = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file)?.len();
-    (size <= MAX_BYTES).then(|| std::fs::read_to_string(file).ok())?
+    String::from_utf8(gladhand_store::read_state(file).ok()?).ok()
 }
 
 /// Replaces a file.

@@ -63,7 +63,7 @@ impl Index {
     }
 
     fn load(&self) -> HashMap<PathBuf, IndexedFile> {
-        let text = std::fs::read(&self.file).unwrap_or_default();
+        let text = gladhand_store::read_state(&self.file).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 

@@ -4,7 +4,7 @@
 //! that becomes wrong when another process changes a file.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -176,9 +176,8 @@ fn lines_of(file: &ChatFile) -> String {
 
 /// Reads a chat file. Invalid and unknown lines are skipped, and the last `session_meta` counts.
 fn read(path: &Path) -> Option<(ChatSummary, Vec<ChatMessage>)> {
-    // Opening a pipe would block until it has a writer.
-    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let bytes = std::fs::read(path).ok()?;
+    let mut bytes = Vec::new();
+    gladhand_store::open_regular(path).ok()?.read_to_end(&mut bytes).ok()?;
     let (mut meta, mut messages) = (None, Vec::new());
     for line in String::from_utf8_lossy(&bytes).lines() {
         if let Some(found) = meta_of(line) {

@@ -1,6 +1,6 @@
 //! Answers the calls of the agent, with one match arm for each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gladhand_core::operations::{AgentCall, Failure, FailureKind, ModelChoice};
@@ -186,7 +186,7 @@ impl Core {
         let AgentSettings { roots, folder: launched_in, .. } = &self.settings;
         let is_workspace = !is_chosen
             || roots.is_empty() && context.terms.party.is_none()
-            || crate::images::is_within(&folder, std::slice::from_ref(launched_in))
+            || is_below_launch_folder(&folder, launched_in)
             || !roots.is_empty() && crate::images::is_within(&folder, roots);
         let id = new_id();
         {
@@ -404,6 +404,13 @@ impl SessionEntry {
 }
 
 /// The selection, with the result of the compaction.
+/// Whether a folder is below the folder that this process was started in. A service that is started in `/` has no launch
+/// folder, because every folder would be below it.
+fn is_below_launch_folder(folder: &Path, launched_in: &Path) -> bool {
+    launched_in.canonicalize().is_ok_and(|real| real.parent().is_some())
+        && crate::images::is_within(folder, &[launched_in.to_owned()])
+}
+
 fn with_compression(selected: &str, report: CompactionReport) -> Box<json::RawValue> {
     #[derive(serde::Serialize)]
     struct Compression {
@@ -430,4 +437,22 @@ fn with_compression(selected: &str, report: CompactionReport) -> Box<json::RawVa
     };
     let members = selected.trim_end().trim_end_matches('}');
     json::raw(format!(r#"{members},"compression":{}}}"#, json::to_raw(&compression)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_directory_is_no_launch_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inner, link) = (folder.path().join("inner"), folder.path().join("link"));
+        std::fs::create_dir(&inner).unwrap();
+        std::os::unix::fs::symlink("/", &link).unwrap();
+        assert!(is_below_launch_folder(&inner, folder.path()));
+        assert!(!is_below_launch_folder(folder.path(), &inner));
+        for launched_in in [Path::new("/"), &link, Path::new("/..")] {
+            assert!(!is_below_launch_folder(&inner, launched_in), "{}", launched_in.display());
+        }
+    }
 }

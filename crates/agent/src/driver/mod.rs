@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use gladhand_agent_tools::ToolProvider;
+use gladhand_agent_tools::{SecretFiles, ToolProvider};
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, Terms};
 use gladhand_core::sync::Unpoisoned as _;
@@ -53,6 +53,8 @@ pub struct AgentSettings {
     pub home: Option<PathBuf>,
     /// Folders that tools can use without approval, in addition to the folder of the session.
     pub roots: Vec<PathBuf>,
+    /// Files that no image of a prompt is read from.
+    pub secret_files: SecretFiles,
     /// Which tools may run.
     pub policy: LivePolicy,
     /// Which skills of projects may be used.

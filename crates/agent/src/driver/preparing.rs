@@ -6,7 +6,7 @@ use gladhand_core::wire::invisible::strip;
 use gladhand_hub::policy::Invisible;
 use gladhand_models::Models;
 
-use super::{Core, Requester};
+use super::{AgentSettings, Core, Requester};
 use crate::accounts::Chosen;
 use crate::images::{self, ImageFolders};
 use crate::instructions;
@@ -33,8 +33,9 @@ impl Core {
             return Err(NotReady::NoModel(format!("unknown session: {id}")));
         };
         let home = self.settings.home.as_deref();
-        let images =
-            images::load(images, ImageFolders { folder: &folder, home, roots: &self.settings.roots }, Moment::now());
+        let AgentSettings { roots, secret_files, .. } = &self.settings;
+        let folders = ImageFolders { folder: &folder, home, roots, secret_files };
+        let images = images::load(images, folders, Moment::now());
         let images = images.map_err(NotReady::BadImage)?;
         let chosen = self.accounts.chosen(Some(id));
         let models = self.accounts.ready(&chosen).map_err(NotReady::NoModel)?;

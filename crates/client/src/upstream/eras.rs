@@ -131,7 +131,7 @@ impl Eras {
     /// Verdicts that are kept in a file between runs. An unreadable file counts as empty.
     pub fn kept_in(file: impl Into<PathBuf>) -> Self {
         let file = file.into();
-        let kept = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let kept = gladhand_store::read_state(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         Self { verdicts: Arc::new(Mutex::new(kept.unwrap_or_default())), file: Some(file) }
     }
 

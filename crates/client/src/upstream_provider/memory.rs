@@ -19,13 +19,10 @@ const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The remembered lists. Returns `None` if the file is missing or unreadable.
 pub(super) fn recall(file: &Path) -> Option<Lists> {
     let metadata = std::fs::metadata(file).ok()?;
-    if metadata.len() > LARGEST {
-        return None;
-    }
     if age(&metadata, SystemTime::now()).is_some_and(|age| age > A_DAY) {
         note_use(file);
     }
-    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+    serde_json::from_slice(&gladhand_store::read_regular(file, LARGEST).ok()?).ok()
 }
 
 /// The remembered names that can be hidden and renamed: tools and prompts. Returns `None` if nothing is remembered.

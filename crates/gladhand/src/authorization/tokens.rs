@@ -8,6 +8,7 @@ use gladhand_auth::client::{Record, TokenStore};
 use gladhand_core::Secret;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_store::{SecretError, Secrets};
+use zeroize::Zeroizing;
 
 use crate::config::env;
 use crate::secrets::{self, NoSecrets};
@@ -66,11 +67,11 @@ impl TokenStore for KeptTokens {
 /// Takes in what an earlier version kept unencrypted, and removes it.
 fn take_in(data: &Path, secrets: &Secrets) -> io::Result<()> {
     let plain = data.join(PLAIN);
-    let text = match fs_err::read_to_string(&plain) {
+    let text = match gladhand_store::read_state(&plain) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        read => Secret::new(read?),
+        read => Zeroizing::new(read?),
     };
-    let Ok(records) = serde_json::from_str::<Vec<Record>>(text.expose()) else {
+    let Ok(records) = serde_json::from_slice::<Vec<Record>>(&text) else {
         tracing::warn!(file = %plain.display(), "not a list of tokens any more: it can be removed");
         return Ok(());
     };

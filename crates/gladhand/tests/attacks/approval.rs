@@ -329,6 +329,12 @@ fn agent_of(stage: &Stage, token: &str) -> Vec<String> {
 }
 
 pub(crate) fn ask_agent(server: &Listening, stage: &Stage, token: &str) -> Vec<String> {
+    ask_agent_in(server, stage, token, &json!({}))
+}
+
+/// The same in a session that is created with these arguments.
+pub(crate) fn ask_agent_in(server: &Listening, stage: &Stage, token: &str, session: &Value) -> Vec<String> {
+    let arguments = session.clone();
     let mut connection = crate::client::Connection::open(server.address);
     let token = format!("Bearer {token}");
     let authorization = ("Authorization", token.as_str());
@@ -341,7 +347,7 @@ pub(crate) fn ask_agent(server: &Listening, stage: &Stage, token: &str) -> Vec<S
         let mut answers = answers.filter(|answer| answer["id"] == id);
         answers.next().unwrap_or_else(|| panic!("no answer in {answer:?}"))["result"]["structuredContent"].clone()
     };
-    let created = call(1, "agent_session_create", json!({}));
+    let created = call(1, "agent_session_create", arguments);
     let said = call(2, "agent_send", json!({"session_id": created["session_id"], "text": "go"}));
     assert_eq!(said["answer"], "done", "{said}");
     stage.results()

@@ -17,6 +17,7 @@ mod deaf_upstreams;
 mod environment;
 mod exhaustion;
 mod files;
+mod inputs;
 mod invisible;
 mod known;
 mod leash;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use gladhand_ignore_files::{GlobError, glob, glob_set};
+use globset::GlobSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -273,15 +274,15 @@ impl FrameworkRules {
     }
 }
 
-fn conventions(frameworks: &[FrameworkRules]) -> Result<(GlobSet, Vec<RuleId>), globset::Error> {
-    let (mut patterns, mut rules) = (GlobSetBuilder::new(), Vec::new());
+fn conventions(frameworks: &[FrameworkRules]) -> Result<(GlobSet, Vec<RuleId>), GlobError> {
+    let (mut patterns, mut rules) = (Vec::new(), Vec::new());
     for (framework, known) in frameworks.iter().enumerate() {
         for (number, rule) in known.files.iter().enumerate() {
-            patterns.add(GlobBuilder::new(&rule.path).literal_separator(true).build()?);
+            patterns.push(glob(&rule.path)?);
             rules.push(RuleId { framework, number });
         }
     }
-    Ok((patterns.build()?, rules))
+    Ok((glob_set(patterns)?, rules))
 }
 
 /// The rest of a path below a module: empty for the module itself.

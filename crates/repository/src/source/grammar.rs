@@ -4,8 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use tree_sitter::{Node, Parser, Query, QueryCursor, StreamingIterator, Tree};
+use tree_sitter::{
+    Node, ParseOptions, ParseState, Parser, Query, QueryCursor, QueryCursorOptions, QueryCursorState,
+    StreamingIterator, Tree,
+};
 
+use super::budget::Budget;
 use super::{Call, Import, Outline};
 use crate::language::Language;
 
@@ -22,10 +26,14 @@ impl Grammar {
         Self { language, outline }
     }
 
-    fn parse(&self, text: &str) -> Option<Tree> {
+    /// The syntax tree of a text, if it is ready in time.
+    fn parse(&self, text: &str, budget: Budget) -> Option<Tree> {
         let mut parser = Parser::new();
         parser.set_language(&self.language).ok()?;
-        parser.parse(text, None)
+        let mut progress = |_: &ParseState| budget.next_step();
+        let options = ParseOptions::new().progress_callback(&mut progress);
+        let mut rest = |at: usize, _| text.as_bytes().get(at..).unwrap_or_default();
+        parser.parse_with_options(&mut rest, None, Some(options))
     }
 }
 
@@ -60,7 +68,7 @@ fn grammar(language: Language, path: &str) -> Option<&'static Grammar> {
 
 /// The syntax tree of a file, if there is a grammar for it.
 pub(super) fn tree(language: Language, path: &str, text: &str) -> Option<Tree> {
-    grammar(language, path)?.parse(text)
+    grammar(language, path)?.parse(text, Budget::new())
 }
 
 pub(super) fn first_mistake(language: Language, path: &str, text: &str) -> Option<usize> {
@@ -83,9 +91,10 @@ pub(super) fn first_mistake(language: Language, path: &str, text: &str) -> Optio
 /// The literal keywords of calls of a function: keyword, string, and where the string is.
 pub(crate) fn python_keywords(text: &str, function: &str) -> Vec<(String, String, usize)> {
     let grammar = &*PYTHON_SETUP;
-    let Some(tree) = grammar.parse(text) else { return Vec::new() };
+    let budget = Budget::new();
+    let Some(tree) = grammar.parse(text, budget) else { return Vec::new() };
     let mut found = Vec::new();
-    matches(grammar, &tree, text, |captures| {
+    matches(grammar, &tree, text, budget, |captures| {
         if let (Some(callee), Some(keyword), Some(value)) =
             (captures.get("callee"), captures.get("keyword"), captures.get("value"))
             && &text[callee.byte_range()] == function
@@ -107,13 +116,16 @@ fn matches<'t>(
     grammar: &'static Grammar,
     tree: &'t Tree,
     text: &str,
+    budget: Budget,
     mut take: impl FnMut(&HashMap<&'static str, Node<'t>>),
 ) {
     let names = grammar.outline.capture_names();
     let mut cursor = QueryCursor::new();
     // Every level of nesting keeps a match open, and every step looks at all that are open.
     cursor.set_match_limit(MOST_OPEN);
-    let mut matches = cursor.matches(&grammar.outline, tree.root_node(), text.as_bytes());
+    let mut progress = |_: &QueryCursorState| budget.next_step();
+    let options = QueryCursorOptions::new().progress_callback(&mut progress);
+    let mut matches = cursor.matches_with_options(&grammar.outline, tree.root_node(), text.as_bytes(), options);
     while let Some(found) = matches.next() {
         let captures = found.captures().iter().map(|capture| (names[capture.index as usize], capture.node)).collect();
         take(&captures);
@@ -122,11 +134,12 @@ fn matches<'t>(
 
 pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
     let Some(grammar) = grammar(language, path) else { return Outline::default() };
-    let Some(tree) = grammar.parse(text) else { return Outline::default() };
+    let budget = Budget::new();
+    let Some(tree) = grammar.parse(text, budget) else { return Outline::default() };
     let mut imports: Vec<(String, Node<'_>)> = Vec::new();
     let mut bindings: HashMap<String, String> = HashMap::new();
     let mut calls: Vec<(String, Node<'_>)> = Vec::new();
-    matches(grammar, &tree, text, |captures| {
+    matches(grammar, &tree, text, budget, |captures| {
         let of = |name: &str| captures.get(name).map(|node| &text[node.byte_range()]);
         if let Some(node) = captures.get("import") {
             if let Some(tree) = of("use") {
@@ -155,7 +168,7 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
     });
     let calls: Vec<(String, Node<'_>)> = calls.collect();
     let mut node_contexts =
-        node_contexts(&tree, text, imports.iter().chain(&calls).map(|(_, node)| node.id()).collect());
+        node_contexts(&tree, text, imports.iter().chain(&calls).map(|(_, node)| node.id()).collect(), budget);
     let imports = imports.into_iter().filter_map(|(module, node)| {
         let context = node_contexts.get(&node.id())?;
         Some(Import { module, at: node.start_byte(), statement: context.statement.clone() })
@@ -185,13 +198,17 @@ struct NodeContext {
 
 /// The contexts of nodes, found in one walk. `Node::parent` walks down from the root every time, which would take hours
 /// for a chain of a hundred thousand calls.
-fn node_contexts(tree: &Tree, text: &str, wanted: HashSet<usize>) -> HashMap<usize, NodeContext> {
+fn node_contexts(tree: &Tree, text: &str, wanted: HashSet<usize>, budget: Budget) -> HashMap<usize, NodeContext> {
     let mut found = HashMap::new();
     let mut above: Vec<Node<'_>> = Vec::new();
     let mut cursor = tree.walk();
     while found.len() < wanted.len() {
         let node = cursor.node();
         if wanted.contains(&node.id()) {
+            // Each of many nested calls has as many nodes above it.
+            if budget.is_spent() {
+                return found;
+            }
             found.insert(node.id(), NodeContext { statement: statement(node, &above), bound: bound(&above, text) });
         }
         if cursor.goto_first_child() {
@@ -419,6 +436,21 @@ mod tests {
         let text = format!("import e from 'express';\nconst app = e(){};\n", ".use(e)\n".repeat(20_000));
         let found = calls(Language::Javascript, "x.js", &text);
         assert_eq!((found[0].0.as_str(), found[0].1.as_deref()), ("express", Some("app")));
+    }
+
+    #[test]
+    fn a_file_that_is_costly_to_parse_takes_bounded_time() {
+        let begun = std::time::Instant::now();
+        let brackets = "(".repeat(500_000);
+        assert!(python_keywords(&brackets, "setup").is_empty());
+        outline(Language::Python, "x.py", &brackets);
+        let nested = format!("import e from 'express';\n{}1{}", "e(".repeat(100_000), ")".repeat(100_000));
+        outline(Language::Javascript, "x.js", &nested);
+        outline(Language::Typescript, "x.tsx", &"<a>{".repeat(100_000));
+        outline(Language::Go, "x.go", &format!("package x\nvar x = {}", "[]".repeat(200_000)));
+        outline(Language::Rust, "x.rs", &format!("use {}a;", "a::{".repeat(100_000)));
+        // Two seconds each, and some time to give the trees back.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(40), "{:?}", begun.elapsed());
     }
 
     #[test]

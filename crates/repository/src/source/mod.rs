@@ -4,6 +4,7 @@
 //! `queries/`. Java, Kotlin, C#, Ruby and PHP are cut into tokens, see [`crate::tokens`]: enough for imports and for
 //! marks such as `SpringApplication.run`. Comments and strings never count as code.
 
+mod budget;
 mod grammar;
 mod marks;
 mod placement;

@@ -22,6 +22,7 @@ pub use self::error::SecretError;
 use self::key::Keys;
 use self::sealed::{Header, Unreadable};
 use crate::files::{make_folder, replace_private_synced};
+use crate::regular::open_regular;
 
 /// The file with the secrets.
 const FILE: &str = "secrets.sealed";
@@ -194,7 +195,7 @@ impl Secrets {
 
 /// Reads a file that must be private to its owner. `None` if it does not exist.
 fn read_private(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, SecretError> {
-    let file = match fs_err::File::open(path) {
+    let file = match open_regular(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };

@@ -1,6 +1,10 @@
 //! Finds where the chunks of a patch belong in a file.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::Path;
+
+use tokio_util::sync::CancellationToken;
 
 use super::parse::Chunk;
 
@@ -9,6 +13,8 @@ use super::parse::Chunk;
 pub(super) enum Missing {
     Context(String),
     Lines(String),
+    /// The search was stopped.
+    Stopped,
 }
 
 impl Missing {
@@ -16,23 +22,25 @@ impl Missing {
     pub(super) fn of(&self, path: &Path) -> String {
         match self {
             Self::Context(line) => format!("Failed to find context '{line}' in {}", path.display()),
+            Self::Stopped => "the patch was stopped".to_owned(),
             Self::Lines(lines) => format!("Failed to find expected lines in {}:\n{lines}", path.display()),
         }
     }
 }
 
 /// The text of a file with its chunks replaced. It ends with a newline. Uniform line ends are kept.
-pub(super) fn replace(text: &str, chunks: &[Chunk]) -> Result<String, Missing> {
+pub(super) fn replace(text: &str, chunks: &[Chunk], stop: &CancellationToken) -> Result<String, Missing> {
     let newlines = text.matches('\n').count();
     let ending = if newlines > 0 && text.matches("\r\n").count() == newlines { "\r\n" } else { "\n" };
     let mut lines: Vec<&str> = text.split(ending).collect();
     if lines.last() == Some(&"") {
         lines.pop();
     }
+    let mut file = Lines::new(&lines, stop);
     let mut result: Vec<&str> = Vec::new();
     let mut done = 0;
     for chunk in chunks {
-        let (at, old, new) = locate(&lines, done, chunk)?;
+        let (at, old, new) = locate(&mut file, done, chunk)?;
         result.extend(&lines[done..at]);
         result.extend(new.iter().map(String::as_str));
         done = at + old.len();
@@ -42,25 +50,29 @@ pub(super) fn replace(text: &str, chunks: &[Chunk]) -> Result<String, Missing> {
 }
 
 /// Finds the position of a chunk at or after a line. Returns the position, the old lines and the new lines.
-fn locate<'a>(lines: &[&str], from: usize, chunk: &'a Chunk) -> Result<(usize, &'a [String], &'a [String]), Missing> {
+fn locate<'a>(
+    file: &mut Lines<'_>,
+    from: usize,
+    chunk: &'a Chunk,
+) -> Result<(usize, &'a [String], &'a [String]), Missing> {
     let mut from = from;
     if let Some(context) = &chunk.context {
-        let found = find(lines, std::slice::from_ref(context), from, false);
+        let found = file.find(std::slice::from_ref(context), from, false)?;
         from = found.ok_or_else(|| Missing::Context(context.clone()))? + 1;
     }
     let (old, new) = (chunk.old.as_slice(), chunk.new.as_slice());
     if old.is_empty() {
         // No lines to search: insert after the context, or else at the end.
-        let at = if chunk.context.is_some() && !chunk.is_at_end { from } else { lines.len() };
+        let at = if chunk.context.is_some() && !chunk.is_at_end { from } else { file.lines.len() };
         return Ok((at, old, new));
     }
-    if let Some(at) = find(lines, old, from, chunk.is_at_end) {
+    if let Some(at) = file.find(old, from, chunk.is_at_end)? {
         return Ok((at, old, new));
     }
     // An empty last line may stand for the newline at the end of the file.
     if let [shorter @ .., last] = old
         && last.is_empty()
-        && let Some(at) = find(lines, shorter, from, chunk.is_at_end)
+        && let Some(at) = file.find(shorter, from, chunk.is_at_end)?
     {
         let new = new.strip_suffix(&[String::new()]).unwrap_or(new);
         return Ok((at, shorter, new));
@@ -68,20 +80,108 @@ fn locate<'a>(lines: &[&str], from: usize, chunk: &'a Chunk) -> Result<(usize, &
     Err(Missing::Lines(old.join("\n")))
 }
 
-/// The first position at or after `from` where these lines match, with increasingly lenient rules.
-fn find(lines: &[&str], wanted: &[String], from: usize, is_at_end: bool) -> Option<usize> {
-    let last = lines.len().checked_sub(wanted.len())?;
-    let from = if is_at_end { last.max(from) } else { from };
-    let rules: [fn(&str) -> String; 4] = [
-        |line| line.to_owned(),
-        |line| line.trim_end().to_owned(),
-        |line| line.trim().to_owned(),
-        |line| line.trim().chars().map(plain).collect(),
-    ];
-    rules.iter().find_map(|rule| {
-        let wanted: Vec<_> = wanted.iter().map(|line| rule(line)).collect();
-        (from..=last).find(|at| wanted.iter().zip(&lines[*at..]).all(|(wanted, line)| *wanted == rule(line)))
-    })
+/// The rules by which lines are compared, each more lenient than the one before.
+const RULES: [fn(&str) -> Cow<'_, str>; 4] = [
+    |line| Cow::Borrowed(line),
+    |line| Cow::Borrowed(line.trim_end()),
+    |line| Cow::Borrowed(line.trim()),
+    |line| Cow::Owned(line.trim().chars().map(plain).collect()),
+];
+
+/// How many lines are compared between two looks at the stop token.
+const STRIDE: usize = 1 << 14;
+
+/// The lines of a file, and for each rule that was needed a number for each line: lines that are equal by the rule have the
+/// same number. So a search compares numbers only.
+struct Lines<'a> {
+    lines: &'a [&'a str],
+    stop: &'a CancellationToken,
+    numbered: [Option<Numbered<'a>>; RULES.len()],
+}
+
+#[derive(Default)]
+struct Numbered<'a> {
+    known: HashMap<Cow<'a, str>, usize>,
+    lines: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(lines: &'a [&'a str], stop: &'a CancellationToken) -> Self {
+        Self { lines, stop, numbered: Default::default() }
+    }
+
+    fn check(&self, at: usize) -> Result<(), Missing> {
+        if at.is_multiple_of(STRIDE) && self.stop.is_cancelled() { Err(Missing::Stopped) } else { Ok(()) }
+    }
+
+    /// The first position at or after `from` where these lines match, with increasingly lenient rules.
+    fn find(&mut self, wanted: &[String], from: usize, is_at_end: bool) -> Result<Option<usize>, Missing> {
+        let Some(last) = self.lines.len().checked_sub(wanted.len()) else { return Ok(None) };
+        let from = if is_at_end { last.max(from) } else { from };
+        if from > last {
+            return Ok(None);
+        }
+        for (rule, normalized) in RULES.iter().enumerate() {
+            self.check(0)?;
+            self.number(rule)?;
+            let Some(numbered) = &self.numbered[rule] else { continue };
+            // A line that is nowhere in the file matches nothing.
+            let number = |line: &String| numbered.known.get(&normalized(line)).copied();
+            let Some(wanted) = wanted.iter().map(number).collect::<Option<Vec<_>>>() else { continue };
+            if let Some(at) = self.search(&numbered.lines[from..], &wanted)? {
+                return Ok(Some(from + at));
+            }
+        }
+        Ok(None)
+    }
+
+    fn number(&mut self, rule: usize) -> Result<(), Missing> {
+        if self.numbered[rule].is_some() {
+            return Ok(());
+        }
+        let mut numbered = Numbered::default();
+        for (at, line) in self.lines.iter().enumerate() {
+            self.check(at)?;
+            let next = numbered.known.len();
+            numbered.lines.push(*numbered.known.entry(RULES[rule](line)).or_insert(next));
+        }
+        self.numbered[rule] = Some(numbered);
+        Ok(())
+    }
+
+    /// The first position of `wanted` in `numbers`, by the algorithm of Knuth, Morris and Pratt: in linear time.
+    fn search(&self, numbers: &[usize], wanted: &[usize]) -> Result<Option<usize>, Missing> {
+        if wanted.is_empty() {
+            return Ok(Some(0));
+        }
+        let borders = borders(wanted);
+        let mut matched = 0;
+        for (at, number) in numbers.iter().enumerate() {
+            self.check(at)?;
+            while matched > 0 && wanted[matched] != *number {
+                matched = borders[matched - 1];
+            }
+            matched += usize::from(wanted[matched] == *number);
+            if matched == wanted.len() {
+                return Ok(Some(at + 1 - matched));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// For each beginning of `wanted`, the length of its longest proper beginning that is also its end.
+fn borders(wanted: &[usize]) -> Vec<usize> {
+    let mut borders = vec![0; wanted.len()];
+    let mut length = 0;
+    for at in 1..wanted.len() {
+        while length > 0 && wanted[at] != wanted[length] {
+            length = borders[length - 1];
+        }
+        length += usize::from(wanted[at] == wanted[length]);
+        borders[at] = length;
+    }
+    borders
 }
 
 /// The ASCII form of a typographic character.
@@ -98,6 +198,10 @@ fn plain(c: char) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn replace(text: &str, chunks: &[Chunk]) -> Result<String, Missing> {
+        super::replace(text, chunks, &CancellationToken::new())
+    }
 
     fn chunk(context: Option<&str>, old: &[&str], new: &[&str]) -> Chunk {
         let own = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
@@ -140,5 +244,47 @@ mod tests {
         assert_eq!(replace("x\nx\n", &[last]).unwrap(), "x\ny\n");
         assert_eq!(replace("a\r\nb\r\n", &[chunk(None, &["a"], &["x"])]).unwrap(), "x\r\nb\r\n");
         assert_eq!(replace("a\n", &[chunk(None, &["a", ""], &["b", ""])]).unwrap(), "b\n");
+    }
+
+    /// With one comparison for each pair of lines, this would take hours.
+    #[test]
+    fn a_search_among_equal_lines_takes_linear_time() {
+        let text = "a\n".repeat(200_000);
+        let mut old = vec!["a"; 100_000];
+        old.push("b");
+        let text = format!("b\n{text}");
+        assert!(replace(&text, &[chunk(None, &old, &[])]).is_err());
+        let trimmed: Vec<_> = old[..100_000].iter().map(|line| format!(" {line}")).collect();
+        let trimmed: Vec<_> = trimmed.iter().map(String::as_str).collect();
+        let rest = "b\n".to_owned() + &"a\n".repeat(100_000);
+        assert_eq!(replace(&text, &[chunk(None, &trimmed, &[])]).unwrap(), rest);
+    }
+
+    #[test]
+    fn a_search_finds_what_comparing_at_every_position_finds() {
+        let texts = ["a b a b a c", "a a b a a a b a a c", "x", "", "a b c"];
+        for text in texts {
+            let lines: Vec<&str> = text.split(' ').collect();
+            let stop = CancellationToken::new();
+            let mut file = Lines::new(&lines, &stop);
+            for length in 1..=lines.len() + 1 {
+                for wanted in [lines.clone(), vec!["a", "b", "a", "c"], vec!["a", "a", "c"], vec!["a", "a", "a"]] {
+                    let wanted: Vec<String> = wanted.iter().take(length).map(|line| (*line).to_owned()).collect();
+                    for from in 0..=lines.len() {
+                        let slow = (from..lines.len()).find(|at| {
+                            lines[*at..].starts_with(&wanted.iter().map(String::as_str).collect::<Vec<_>>())
+                        });
+                        assert_eq!(file.find(&wanted, from, false).unwrap(), slow, "{text}: {wanted:?} from {from}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_can_be_stopped() {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        assert_eq!(super::replace("a\n", &[chunk(None, &["a"], &["b"])], &stop), Err(Missing::Stopped));
     }
 }

@@ -8,6 +8,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use gladhand_store::{NewFile, replace_content};
+use tokio_util::sync::CancellationToken;
 
 use crate::files::bounds::{Access, Bounds};
 use crate::files::within;
@@ -43,11 +44,11 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     if sections.is_empty() {
         return Err(Problem::plain("No files were modified."));
     }
-    let (folder, bounds) = (job.folder.to_owned(), job.bounds.clone());
-    blocking(move || apply(&sections, &folder, &bounds)).await
+    let (folder, bounds, stop) = (job.folder.to_owned(), job.bounds.clone(), job.stop.clone());
+    blocking(move || apply(&sections, &folder, &bounds, &stop)).await
 }
 
-fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
+fn apply(sections: &[Section], folder: &Path, bounds: &Bounds, stop: &CancellationToken) -> Outcome {
     let (mut added, mut changed, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
     for section in sections {
         let path = within(folder, &section.path);
@@ -73,7 +74,8 @@ fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
                 if read.map_err(unread)? as u64 > MAX_BYTES {
                     return Err(unread(format!("{} has more than {} MiB", path.display(), MAX_BYTES >> 20)));
                 }
-                let text = locate::replace(&text, chunks).map_err(|missing| Problem::plain(missing.of(&path)))?;
+                let text = locate::replace(&text, chunks, stop);
+                let text = text.map_err(|missing| Problem::plain(missing.of(&path)))?;
                 match moves_to {
                     None => {
                         write(&path, &real, &text)?;

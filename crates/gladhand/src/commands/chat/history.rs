@@ -37,7 +37,7 @@ impl History {
     /// The newest entries, the oldest of them first.
     pub(super) fn load(&self) -> Vec<String> {
         let Some(file) = &self.file else { return Vec::new() };
-        let text = std::fs::read(file).unwrap_or_default();
+        let text = gladhand_store::read_state(file).unwrap_or_default();
         let entries = String::from_utf8_lossy(&text);
         let entries = entries.lines().rev().filter_map(|line| serde_json::from_str::<String>(line).ok());
         let mut entries: Vec<_> = entries.take(ENTRIES).collect();

@@ -1,7 +1,7 @@
 //! Everything behind the hub, put together from a configuration: the toolbox, the repository tools, the
 //! upstreams, the agent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gladhand_hub::Hub;
@@ -40,6 +40,19 @@ pub(in crate::commands) enum Reached {
     ByAnyone,
 }
 
+/// A path that no folder is below.
+const NO_FOLDER: &str = "/dev/null";
+
+/// The root of remote clients if no roots are configured. It contains no folder if this process was started in `/`, as
+/// services are: otherwise remote clients could read all files.
+fn launch_root(launched_in: Option<PathBuf>) -> PathBuf {
+    let real = launched_in.and_then(|folder| folder.canonicalize().ok());
+    real.filter(|real| real.parent().is_some()).unwrap_or_else(|| {
+        tracing::warn!("started in `/`, which is no workspace: set `roots` in [agent]");
+        NO_FOLDER.into()
+    })
+}
+
 impl Assembly {
     /// Puts together what a configuration names. Its upstreams are taken out of it if they would start us again.
     pub(in crate::commands) fn of(config: &mut Config, layers: &Layers, data: Option<&Path>, reached: Reached) -> Self {
@@ -58,7 +71,7 @@ impl Assembly {
         }
         if reached != Reached::Here && config.agent.roots.is_empty() {
             // Remote clients may read the current folder only, not everything that this user may read.
-            config.agent.roots.extend(std::env::current_dir());
+            config.agent.roots.push(launch_root(std::env::current_dir().ok()));
         }
         // Those of a Gladhand around us too: its tokens are no more for our model than our own.
         let files = data.map(|data| OwnFiles::of(data, config, layers).with(within.around()));
