@@ -30,7 +30,7 @@ const MOST_READING: usize = 256 * 1024 * 1024;
 /// How many bytes of first messages that are not complete may be kept, over all connections.
 const MOST_UNFINISHED: usize = 64 * 1024 * 1024;
 
-/// A connection with so few of them does not count for its party.
+/// A connection with so few of them does not count for its party while little of the bound is in use.
 const BEGINNING: usize = 4 * 1024;
 
 /// How many bytes of answers may wait to be written, over all connections, before nothing more is taken in.
@@ -49,7 +49,8 @@ const SMALL_CALL: usize = 4 * 1024;
 /// So many calls of a session are few.
 const FEW_CALLS: usize = 16;
 
-/// Requests up to this size are not counted for their party: there are many, and they are soon gone.
+/// Requests up to this size are not counted for their party while little of the bound is in use: there are many, and they
+/// are soon gone.
 pub(super) const SMALL: usize = 64 * 1024;
 
 /// Answers up to this size are not counted. A connection has one of them at a time.
@@ -104,7 +105,8 @@ impl Shared {
             streams,
             reading: Portions::of(MOST_READING, SMALL),
             unfinished: Portions::of(MOST_UNFINISHED, BEGINNING),
-            unwritten: Portions::of(MOST_UNWRITTEN, 0),
+            // Answers count although there is no room, so one party may have all up to the upper limit.
+            unwritten: Portions::with_ceiling(MOST_UNWRITTEN, 2 * FAR_TOO_MANY_UNWRITTEN),
             under_way: Portions::lasting(MOST_UNDER_WAY, 0),
             kept,
         }
