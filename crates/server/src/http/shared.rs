@@ -71,6 +71,8 @@ pub(super) struct Shared {
     runtime: Handle,
     /// Read off these tools.
     mirrors: RwLock<(Arc<[Tool]>, Arc<Mirrors>)>,
+    /// Held while a new list of tools is read for `mirrors`.
+    reading_mirrors: tokio::sync::Mutex<()>,
     /// Streams that are open.
     pub(super) streams: Arc<Portions>,
     /// Bytes of requests that are being read.
@@ -102,6 +104,7 @@ impl Shared {
             coarse_timer: Arc::default(),
             runtime,
             mirrors: RwLock::new((Arc::new([]), Arc::default())),
+            reading_mirrors: tokio::sync::Mutex::default(),
             streams,
             reading: Portions::of(MOST_READING, SMALL),
             unfinished: Portions::of(MOST_UNFINISHED, BEGINNING),
@@ -134,14 +137,34 @@ impl Shared {
     }
 
     /// Which arguments are mirrored in headers, by the tools that there are now.
-    pub(super) fn mirrors(&self) -> Arc<Mirrors> {
+    pub(super) async fn mirrors(&self) -> Arc<Mirrors> {
         let tools = self.hub().tools();
-        let known = self.mirrors.read().unpoisoned();
-        if Arc::ptr_eq(&known.0, &tools) {
-            return Arc::clone(&known.1);
+        match self.known_mirrors(&tools) {
+            Some(known) => known,
+            None => Box::pin(self.read_mirrors(tools)).await,
         }
-        drop(known);
-        let mirrors = Arc::new(Mirrors::new(&tools));
+    }
+
+    fn known_mirrors(&self, tools: &Arc<[Tool]>) -> Option<Arc<Mirrors>> {
+        let known = self.mirrors.read().unpoisoned();
+        Arc::ptr_eq(&known.0, tools).then(|| Arc::clone(&known.1))
+    }
+
+    /// Reads a list once, however many requests need it. An upstream chooses the schemas, so a long list is read on
+    /// another thread.
+    async fn read_mirrors(&self, tools: Arc<[Tool]>) -> Arc<Mirrors> {
+        let _reading = self.reading_mirrors.lock().await;
+        if let Some(known) = self.known_mirrors(&tools) {
+            return known;
+        }
+        let mirrors = if Mirrors::is_quick(&tools) {
+            Mirrors::new(&tools)
+        } else {
+            let read = Arc::clone(&tools);
+            let read = self.runtime().spawn_blocking(move || Mirrors::new(&read)).await;
+            read.unwrap_or_else(|_| Mirrors::new(&tools))
+        };
+        let mirrors = Arc::new(mirrors);
         *self.mirrors.write().unpoisoned() = (tools, Arc::clone(&mirrors));
         mirrors
     }
