@@ -35,6 +35,9 @@ use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, TappedSession};
 use gladhand_session::violations;
 
+/// After this many unreadable lines without a message between them, the session ends.
+const MAX_UNREADABLE: u64 = 4096;
+
 /// Deadlines that are closer together than this are one.
 const SAME_TIME: Duration = Duration::from_millis(100);
 
@@ -80,6 +83,8 @@ pub(super) struct Driver {
     tap: SessionTap,
     /// Whether a person sees every line, so that the log need not name unreadable ones.
     pub(super) is_shown: bool,
+    /// Lines that could not be read.
+    unreadable: Unreadable,
     pub(super) transport: Transport,
     host: Arc<dyn Host>,
     call_timeout: Option<Duration>,
@@ -134,6 +139,23 @@ struct Pending {
     expires: Option<Instant>,
 }
 
+/// Counts lines of an upstream that could not be read.
+#[derive(Debug, Default)]
+struct Unreadable {
+    all: u64,
+    /// Those since the last message.
+    in_a_row: u64,
+}
+
+impl Unreadable {
+    /// Counts one more. Returns how many there were in all.
+    fn count(&mut self) -> u64 {
+        self.in_a_row += 1;
+        self.all += 1;
+        self.all
+    }
+}
+
 /// Why a session is to be ended.
 struct Lost {
     why: String,
@@ -165,6 +187,7 @@ impl Driver {
             clock: Clock::start(),
             tap: SessionTap::new(Arc::clone(&options.tap), TappedSession::next_upstream()),
             is_shown: false,
+            unreadable: Unreadable::default(),
             transport,
             host,
             call_timeout: options.call_timeout,
@@ -409,7 +432,10 @@ impl Driver {
                     }
                 }
                 let breaches = match self.dialect.text.read(Line::Bytes(&bytes)) {
-                    Ok(Some(text)) => self.receive(lane, &text),
+                    Ok(Some(text)) => {
+                        self.unreadable.in_a_row = 0;
+                        self.receive(lane, &text)
+                    }
                     Ok(None) => Vec::new(),
                     Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes)),
                 };
@@ -448,10 +474,17 @@ impl Driver {
         breaches
     }
 
-    /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged.
+    /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged: the first
+    /// one, and then ever fewer. After too many without a message between them, the session ends.
     fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<Breach> {
-        if skim.answered().is_none() && !self.is_shown {
-            tracing::warn!(%fault, "dropped what the upstream sent");
+        let count = self.unreadable.count();
+        if count.is_power_of_two() && skim.answered().is_none() && !self.is_shown {
+            tracing::warn!(%fault, count, "dropped what the upstream sent");
+        }
+        if self.unreadable.in_a_row > MAX_UNREADABLE {
+            let why =
+                format!("the session was ended because the upstream sent {MAX_UNREADABLE} unreadable lines in a row");
+            self.lost.get_or_insert(Lost { why, is_deaf: false });
         }
         let mut breaches = Vec::new();
         self.origin = Origin::Answer;
