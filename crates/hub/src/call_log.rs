@@ -7,6 +7,7 @@ use std::time::Instant;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, Operation, Outcome, Reply};
 use gladhand_core::wire::Members;
+use gladhand_redaction::shorten;
 
 use crate::governed::{name, word};
 use crate::provider::{Answer, SessionId, Work};
@@ -113,5 +114,5 @@ pub(crate) fn without_query<'o>(operation: &'o Operation<'_>) -> &'o str {
 }
 
 fn short(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+    shorten(text, LONGEST).into_owned()
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Content, FailureKind, Outcome, Reply};
 use gladhand_core::wire::{RawValue, json};
+use gladhand_redaction::shorten;
 use serde::Serialize;
 
 use super::parties::Who;
@@ -130,7 +131,7 @@ impl Record {
 
 /// Cuts a name that a peer chose to the recorded length.
 fn short(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+    shorten(text, LONGEST).into_owned()
 }
 
 /// A call in progress. If this is dropped before the end, the call was cancelled, and the record says so.
