@@ -142,18 +142,10 @@ struct Pending {
 /// Counts lines of an upstream that could not be read.
 #[derive(Debug, Default)]
 struct Unreadable {
+    /// Those that the log names.
     all: u64,
-    /// Those since the last message.
+    /// All since the last message.
     in_a_row: u64,
-}
-
-impl Unreadable {
-    /// Counts one more. Returns how many there were in all.
-    fn count(&mut self) -> u64 {
-        self.in_a_row += 1;
-        self.all += 1;
-        self.all
-    }
 }
 
 /// Why a session is to be ended.
@@ -432,11 +424,8 @@ impl Driver {
                     }
                 }
                 let breaches = match self.dialect.text.read(Line::Bytes(&bytes)) {
-                    Ok(Some(text)) => {
-                        self.unreadable.in_a_row = 0;
-                        self.receive(lane, &text)
-                    }
-                    Ok(None) => Vec::new(),
+                    Ok(Some(text)) => self.receive(lane, &text),
+                    Ok(None) => return,
                     Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes)),
                 };
                 self.broke(&breaches, &bytes);
@@ -475,16 +464,14 @@ impl Driver {
     }
 
     /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged: the first
-    /// one, and then ever fewer. After too many without a message between them, the session ends.
+    /// one, and then ever fewer.
     fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<Breach> {
-        let count = self.unreadable.count();
-        if count.is_power_of_two() && skim.answered().is_none() && !self.is_shown {
-            tracing::warn!(%fault, count, "dropped what the upstream sent");
-        }
-        if self.unreadable.in_a_row > MAX_UNREADABLE {
-            let why =
-                format!("the session was ended because the upstream sent {MAX_UNREADABLE} unreadable lines in a row");
-            self.lost.get_or_insert(Lost { why, is_deaf: false });
+        if skim.answered().is_none() && !self.is_shown {
+            self.unreadable.all += 1;
+            let count = self.unreadable.all;
+            if count.is_power_of_two() {
+                tracing::warn!(%fault, count, "dropped what the upstream sent");
+            }
         }
         let mut breaches = Vec::new();
         self.origin = Origin::Answer;
@@ -498,8 +485,16 @@ impl Driver {
         breaches
     }
 
-    /// Counts protocol violations of the upstream. If a rule is enforced, the session ends.
+    /// Counts protocol violations of the upstream. If a rule is enforced, the session ends. It also ends after too many
+    /// unreadable lines without a message between them.
     fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
+        let is_unreadable = breaches.iter().any(Breach::is_unreadable);
+        self.unreadable.in_a_row = if is_unreadable { self.unreadable.in_a_row + 1 } else { 0 };
+        if self.unreadable.in_a_row > MAX_UNREADABLE {
+            let why =
+                format!("the session was ended because the server sent {MAX_UNREADABLE} unreadable lines in a row");
+            self.lost.get_or_insert(Lost { why, is_deaf: false });
+        }
         let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
         self.lost = Some(Lost { why: format!("the session was ended because the {violation}"), is_deaf: false });
     }

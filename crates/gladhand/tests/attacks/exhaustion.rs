@@ -227,7 +227,7 @@ fn memory_of_large_sessions_is_returned_when_they_end() {
 fn an_upstream_that_sends_unreadable_lines_is_ended_and_fills_no_log() {
     let fine = json!({"content": [{"type": "text", "text": "all is well"}]});
     let hostile = Hostile::new(&json!([tool("flood"), tool("fine")])).answering("call_fine", &fine);
-    std::fs::write(hostile.at("ask_flood"), "not a message\n".repeat(5000)).expect("the folder is there");
+    std::fs::write(hostile.at("ask_flood"), b"\xff{]\nnot a message\n\n".repeat(2100)).expect("the folder is there");
     let server = Server::start(&format!("[upstreams.h]\ncommand = {}\n", json!(hostile.command())));
     let call = |tool| {
         let (headers, body) = stateless_call(1, tool, "{}");
