@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn many_names_with_long_equal_beginnings_are_sorted_soon() {
         let beginning = "~z".repeat(500);
-        let tools: Vec<_> = (0..4000).rev().map(|number| Tool::plain(&format!("{beginning}{number:04}"), "")).collect();
+        let tools: Vec<_> = (0..4000).rev().map(|number| Tool::plain(format!("{beginning}{number:04}"), "")).collect();
         let begun = std::time::Instant::now();
         let list = json::to_raw(&list(&tools));
         assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
