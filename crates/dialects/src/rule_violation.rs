@@ -22,10 +22,13 @@ pub(crate) const QUESTION_NOT_AGREED: &str = "a question that was not agreed";
 /// A server's notification that the gate refuses because of the agreement.
 pub(crate) const NOTIFICATION_NOT_AGREED: &str = "a notification that was not agreed";
 
+/// The rule that each line is a message.
+const READABLE_LINES: &str = "readable_lines";
+
 /// Rules, and the messages that violate them.
 const RULES: &[(&str, &[&str])] = &[
     (
-        "readable_lines",
+        READABLE_LINES,
         &[
             "a line that cannot be read",
             "a line that is not a JSON object",
@@ -76,6 +79,11 @@ const HARMLESS: &[&str] = &[
 ];
 
 impl RuleViolation {
+    /// Whether the line is no message at all.
+    pub fn is_unreadable(&self) -> bool {
+        self.rule == READABLE_LINES
+    }
+
     /// The rule that a message violated. `description` comes from an [`Action`](crate::Action) or
     /// [`Event`](crate::Event) that reports the message as dropped, or as passed without agreement.
     pub fn of(description: &'static str) -> Option<Self> {

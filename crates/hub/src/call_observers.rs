@@ -344,5 +344,5 @@ pub(crate) fn reply_bytes(reply: &Reply) -> usize {
 
 /// Cuts a text that a peer chose.
 pub(crate) fn short(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+    gladhand_redaction::shorten(text, LONGEST).into_owned()
 }

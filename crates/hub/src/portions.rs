@@ -1,8 +1,8 @@
 //! A bound that parties share: streams that may be open, bytes that may be on their way or kept.
 //!
 //! While there is some left, a party takes what it wants. When nothing is left, a party that has less than an equal part
-//! still gets more, so one party cannot use up what all have in common. Nothing is taken away, so in all no more than
-//! twice the bound is in use.
+//! still gets more, so one party cannot use up what all have in common. Nothing is taken away. At twice the bound, no
+//! party gets more.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,10 @@ static RETURNED: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub struct Portions {
     most: usize,
-    /// A portion up to this size counts for all, and not for its party: there are many of them, and they are soon gone.
+    /// When this much is in use, no party gets more.
+    ceiling: usize,
+    /// While little of the bound is in use, a portion up to this size counts for all, and not for its party: there are
+    /// many of them, and they are soon gone.
     small: usize,
     /// Whether portions are memory that is kept for long: see [`Portions::returned`].
     is_lasting: bool,
@@ -37,14 +40,19 @@ pub struct Portion {
 }
 
 impl Portions {
-    /// A bound. Portions up to `small` do not count for their party.
+    /// A bound. Portions up to `small` do not count for their party while less than an eighth is in use.
     pub fn of(most: usize, small: usize) -> Arc<Self> {
-        Self::new(most, small, false)
+        Self::new(most, most.saturating_mul(2), small, false)
     }
 
     /// A bound on memory that is kept for long.
     pub fn lasting(most: usize, small: usize) -> Arc<Self> {
-        Self::new(most, small, true)
+        Self::new(most, most.saturating_mul(2), small, true)
+    }
+
+    /// A bound at which no party gets more only when `ceiling` is in use, because portions also grow without a question.
+    pub fn with_ceiling(most: usize, ceiling: usize) -> Arc<Self> {
+        Self::new(most, ceiling, 0, false)
     }
 
     /// How many bytes lasting portions have given back since the process began. The allocator may still have them.
@@ -52,8 +60,8 @@ impl Portions {
         RETURNED.load(Ordering::Relaxed)
     }
 
-    fn new(most: usize, small: usize, is_lasting: bool) -> Arc<Self> {
-        Arc::new(Self { most, small, is_lasting, taken: AtomicUsize::new(0), by_party: Mutex::default() })
+    fn new(most: usize, ceiling: usize, small: usize, is_lasting: bool) -> Arc<Self> {
+        Arc::new(Self { most, ceiling, small, is_lasting, taken: AtomicUsize::new(0), by_party: Mutex::default() })
     }
 
     /// Whether a party may have more.
@@ -63,7 +71,8 @@ impl Portions {
 
     /// The same with another bound for all: a party that has less than an equal part of its own still gets more.
     pub fn admits_within(&self, most: usize, party: Party) -> bool {
-        self.taken.load(Ordering::Relaxed) < most || self.is_below_share(party, 0)
+        let taken = self.taken.load(Ordering::Relaxed);
+        taken < most || (taken < self.ceiling && self.is_below_share(party))
     }
 
     /// A portion for a party, which has nothing yet.
@@ -71,12 +80,12 @@ impl Portions {
         Portion { all: Arc::clone(self), party, amount: 0, counted: 0 }
     }
 
-    /// Whether a party has less than an equal part, its uncounted amount included.
-    fn is_below_share(&self, party: Party, uncounted: usize) -> bool {
+    /// Whether a party has less than an equal part.
+    fn is_below_share(&self, party: Party) -> bool {
         let by_party = self.lock();
         let own = by_party.get(&party);
         let parties = by_party.len() + usize::from(own.is_none());
-        own.copied().unwrap_or_default() + uncounted < (self.most / parties).max(1)
+        own.copied().unwrap_or_default() < (self.most / parties).max(1)
     }
 
     /// Updates the count of a party after one of its portions changed.
@@ -110,12 +119,13 @@ impl Portion {
         let more = amount.wrapping_sub(self.amount);
         let taken = self.all.taken.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
         self.amount = amount;
-        let counted = if amount > self.all.small { amount } else { 0 };
+        // So a party has uncounted portions of at most an eighth of the bound.
+        let counted = if amount > self.all.small || taken > self.all.most / 8 { amount } else { 0 };
         if counted != self.counted {
             self.all.count(self.party, self.counted, counted);
             self.counted = counted;
         }
-        taken <= self.all.most || self.all.is_below_share(self.party, amount - counted)
+        taken <= self.all.most || (taken <= self.all.ceiling && self.all.is_below_share(self.party))
     }
 
     /// How much it is.
@@ -256,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn small_portions_count_for_all_only() {
+    fn small_portions_count_for_all_only_while_little_is_in_use() {
         let all = Portions::of(100, 10);
         let small = all.portion(Party(1)).with(10);
         assert!(all.lock().is_empty());
@@ -266,6 +276,27 @@ mod tests {
         assert!(all.portion(Party(1)).grow(40), "it has less than its part");
         drop((small, large));
         assert_eq!(all.taken.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_party_with_many_small_portions_gets_no_more_than_its_share() {
+        let all = Portions::of(1000, 10);
+        let take = |party: u64| {
+            let grown = std::iter::repeat_with(|| {
+                let mut portion = all.portion(Party(party));
+                portion.grow(10).then_some(portion)
+            });
+            grown.map_while(|portion| portion).take(1000).collect::<Vec<_>>()
+        };
+        let first = take(1);
+        assert!((100..=113).contains(&first.len()), "one bound, and an eighth that is not counted: {}", first.len());
+        let others: Vec<_> = (2..100).map(take).collect();
+        assert!((45..=50).contains(&others[0].len()), "an equal part of two: {}", others[0].len());
+        let total = first.len() + others.iter().map(Vec::len).sum::<usize>();
+        assert_eq!(total, 200, "twice the bound, however many parties there are");
+        drop((first, others));
+        assert_eq!(all.taken.load(Ordering::Relaxed), 0);
+        assert!(all.lock().is_empty());
     }
 
     #[test]

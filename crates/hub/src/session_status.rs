@@ -11,6 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::Operation;
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_redaction::{redact, shorten};
 
 use crate::call_log::without_query;
 use crate::call_observers::{kind, name};
@@ -59,11 +60,14 @@ impl Presence {
     }
 
     fn status(&self) -> SessionStatus {
-        let clients = self.clients.lock().unpoisoned().clone();
+        let mut clients = self.clients.lock().unpoisoned().clone();
+        for ClientStatus { name, version, revision, .. } in &mut clients {
+            [name, version, revision].into_iter().for_each(|text| *text = redact(text).into_owned());
+        }
         let running = self.running();
         let shown = running.calls.iter().take(SHOWN).map(|(_, call, since)| RunningCall {
             kind: call.kind.to_owned(),
-            name: call.name().to_owned(),
+            name: redact(&call.shown()).into_owned(),
             seconds: since.elapsed().as_secs(),
         });
         SessionStatus {
@@ -198,6 +202,7 @@ impl Drop for Busy {
 pub struct CallName {
     kind: &'static str,
     length: u8,
+    is_cut: bool,
     bytes: [u8; Self::LONGEST],
 }
 
@@ -210,7 +215,13 @@ impl CallName {
         let cut = &name.as_bytes()[..name.floor_char_boundary(Self::LONGEST)];
         let mut bytes = [0; Self::LONGEST];
         bytes[..cut.len()].copy_from_slice(cut);
-        Self { kind, length: cut.len() as u8, bytes }
+        Self { kind, length: cut.len() as u8, is_cut: cut.len() < name.len(), bytes }
+    }
+
+    /// The name, with a mark if it was cut.
+    fn shown(&self) -> String {
+        let mark = if self.is_cut { "…" } else { "" };
+        format!("{}{mark}", self.name())
     }
 
     fn name(&self) -> &str {
@@ -226,7 +237,7 @@ impl std::fmt::Debug for CallName {
 }
 
 fn short(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+    shorten(text, LONGEST).into_owned()
 }
 
 #[cfg(test)]
@@ -271,11 +282,23 @@ mod tests {
             revision: "7".to_owned(),
         };
         assert_eq!(session.clients, [client]);
-        assert_eq!(session.running[0].name, format!("slow{}", "ü".repeat(30)), "names are cut between characters");
+        assert_eq!(session.running[0].name, format!("slow{}…", "ü".repeat(30)), "names are cut between characters");
         drop(busy);
         assert_eq!(hub.sessions()[0].under_way, 0);
         drop(visit);
         assert_eq!(hub.sessions(), []);
+    }
+
+    #[test]
+    fn a_secret_that_a_cut_divides_is_not_shown() {
+        gladhand_redaction::learn("sesame-in-a-long-name", gladhand_redaction::Life::Process);
+        let hub = Hub::new(vec![Box::new(Kit::new())]).unwrap();
+        let visit = hub.visit();
+        visit.opened(&agreement(&format!("{}sesame-in-a-long-name", "c".repeat(110))), None);
+        let _busy = visit.busy(visit.count(&calling(&format!("{}sesame-in-a-long-name", "t".repeat(50)))));
+        let [session] = &hub.sessions()[..] else { panic!("one session") };
+        assert_eq!(session.clients[0].name, format!("{}***…", "c".repeat(110)));
+        assert_eq!(session.running[0].name, format!("{}***…", "t".repeat(50)));
     }
 
     #[test]

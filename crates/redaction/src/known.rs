@@ -25,6 +25,16 @@ const MAX_VALUES: usize = 1024;
 /// Maximum size of the known values of each lifetime, in bytes.
 const MAX_TOTAL_BYTES: usize = 256 * 1024;
 
+/// Marks the end of a text that was cut.
+const CUT_MARK: &str = "…";
+
+/// Minimum length in bytes of the beginning of a value that is searched for before a cut. A shorter one may be ordinary
+/// text, and says little about the value.
+const MIN_CUT_BYTES: usize = 6;
+
+/// Maximum length in bytes of such a beginning. Longer texts are masked before they are cut.
+const MAX_CUT_BYTES: usize = 1024;
+
 /// How long a value stays known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
@@ -62,18 +72,51 @@ struct State {
 #[derive(Clone)]
 enum Search {
     Nothing,
-    Values(Arc<AhoCorasick>),
+    Values(Arc<Forms>),
     Impossible,
+}
+
+/// All forms of the known values.
+struct Forms {
+    /// Sorted.
+    all: Vec<Zeroizing<String>>,
+    search: AhoCorasick,
 }
 
 impl Search {
     fn spans(&self, text: &str) -> Vec<Range<usize>> {
         match self {
             Self::Nothing => Vec::new(),
-            Self::Values(values) => values.find_iter(text).map(|found| found.range()).collect(),
+            Self::Values(forms) => {
+                let mut found: Vec<_> = forms.search.find_iter(text).map(|found| found.range()).collect();
+                found.extend(forms.cut(text));
+                found
+            }
             // A text that cannot be searched may contain any secret.
             Self::Impossible => std::iter::once(0..text.len()).collect(),
         }
+    }
+}
+
+impl Forms {
+    /// The beginnings of known values that a cut has left: those that stand before a `…`. Each place of the text is
+    /// compared once, so the search takes linear time.
+    fn cut(&self, text: &str) -> Vec<Range<usize>> {
+        let (mut found, mut begin) = (Vec::new(), 0);
+        for (end, mark) in text.match_indices(CUT_MARK) {
+            let part = &text[begin..end];
+            let from = part.len().saturating_sub(MAX_CUT_BYTES);
+            let mut starts = part.char_indices().map(|(at, _)| at).filter(|at| *at >= from);
+            found.extend(starts.find(|at| self.has_beginning(&part[*at..])).map(|at| begin + at..end));
+            begin = end + mark.len();
+        }
+        found
+    }
+
+    /// Whether a text is the beginning of a form.
+    fn has_beginning(&self, text: &str) -> bool {
+        let next = self.all.partition_point(|form| form.as_str() < text);
+        text.len() >= MIN_CUT_BYTES && self.all.get(next).is_some_and(|form| form.starts_with(text))
     }
 }
 
@@ -105,7 +148,8 @@ fn search_for<'v>(values: impl Iterator<Item = &'v Zeroizing<String>>) -> Search
     let mut builder = AhoCorasick::builder();
     // The longest match, so that no value is replaced only in part; and the automaton that needs little memory.
     builder.match_kind(MatchKind::LeftmostLongest).kind(Some(AhoCorasickKind::ContiguousNFA));
-    builder.build(all).map_or(Search::Impossible, |values| Search::Values(Arc::new(values)))
+    let Ok(search) = builder.build(&all) else { return Search::Impossible };
+    Search::Values(Arc::new(Forms { all: all.into_iter().map(Zeroizing::new).collect(), search }))
 }
 
 /// Values, the newest last.
@@ -178,6 +222,20 @@ mod tests {
                 assert!(hidden(&format!("Basic {encoded}")).contains(MASK), "{before} {encoded}");
             }
         }
+    }
+
+    #[test]
+    fn the_beginning_of_a_value_is_masked_before_a_cut() {
+        let hidden = knowing(&["sesame-open-sesame", "sesame-open-barley"]);
+        assert_eq!(hidden("a sesame-open-sesa… b"), "a ***… b");
+        assert_eq!(hidden("x…sesame-open-b…, sesame…"), "x…***…, ***…");
+        for text in ["sesame-open-sesa b…", "a sesa…", "sesame-closed…", "…", ""] {
+            assert_eq!(hidden(text), text);
+        }
+        let begun = std::time::Instant::now();
+        hidden(&"sesame-open-…".repeat(100_000));
+        hidden(&"sesame-open-".repeat(100_000));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 
     #[test]

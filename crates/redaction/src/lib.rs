@@ -4,7 +4,7 @@
 //!
 //! - **Known values.** Each part of the program passes a secret to [`learn`] when it starts to use it. A known value is
 //!   found verbatim, percent-encoded, escaped for JSON, and in base64 (alone or inside a longer encoding, as in Basic
-//!   authentication). A value with fewer than [`SHORTEST`] bytes is not searched for: it would match ordinary words.
+//!   authentication). Its beginning is found before a `…`, the mark of a text that was cut. A value with fewer than [`SHORTEST`] bytes is not searched for: it would match ordinary words.
 //!   The number and the size of the known values are limited.
 //! - **Secrets by their form**, known or not: user and password in a URL, the value of `?api_key=…`, `--password …` and
 //!   `"token":"…"`, the text after `Authorization:` or `Bearer`, tokens with the prefix of their issuer
@@ -44,6 +44,15 @@ pub const LONGEST_MESSAGE: usize = 64 * 1024;
 
 /// Marks text that was cut.
 pub const CUT: &str = "… (cut)";
+
+/// Cuts a name that a peer chose to this many characters, and marks the cut with `…`. Whoever shows it calls [`redact`],
+/// which also finds the beginning of a value before that mark.
+pub fn shorten(text: &str, max_chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => Cow::Owned(format!("{}…", text[..end].trim_end_matches('…'))),
+        None => Cow::Borrowed(text),
+    }
+}
 
 /// Removes secrets from a text.
 pub fn redact(text: &str) -> Cow<'_, str> {

@@ -10,7 +10,7 @@ use gladhand_process::open_files::OpenFiles;
 /// How many bytes of answers may have arrived that the session has not read.
 const MOST: usize = 256 * 1024 * 1024;
 
-/// Shorter answers count against the total only, not against the share of their party.
+/// While little of the total is in use, shorter answers do not count against the share of their party.
 const SMALL: usize = 64 * 1024;
 
 /// Whose share an answer takes that belongs to no party: of our own requests, or of the only client.

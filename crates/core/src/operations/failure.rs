@@ -1,5 +1,6 @@
 //! Why a call failed. Each dialect renders a failure as its own error.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::wire::{Fault, RawValue};
@@ -143,23 +144,26 @@ impl Failure {
 
     /// No tool has that name.
     pub fn unknown_tool(name: &str) -> Self {
-        let message = if name.is_empty() { "no tool was named".to_owned() } else { format!("unknown tool: {name}") };
+        let message = match name {
+            "" => "no tool was named".to_owned(),
+            name => format!("unknown tool: {}", excerpt(name)),
+        };
         Self::new(FailureKind::UnknownTool, message)
     }
 
     /// No resource has that URI.
     pub fn unknown_resource(uri: &str) -> Self {
-        Self::new(FailureKind::UnknownResource, format!("unknown resource: {uri}"))
+        Self::new(FailureKind::UnknownResource, format!("unknown resource: {}", excerpt(uri)))
     }
 
     /// No prompt has that name.
     pub fn unknown_prompt(name: &str) -> Self {
-        Self::new(FailureKind::UnknownPrompt, format!("unknown prompt: {name}"))
+        Self::new(FailureKind::UnknownPrompt, format!("unknown prompt: {}", excerpt(name)))
     }
 
     /// No session of the agent has that id.
     pub fn unknown_session(id: &str) -> Self {
-        Self::new(FailureKind::UnknownSession, format!("unknown session: {id}"))
+        Self::new(FailureKind::UnknownSession, format!("unknown session: {}", excerpt(id)))
     }
 
     /// There is no agent.
@@ -230,3 +234,13 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+/// Maximum length, in characters, of a name of a peer that an error repeats.
+const MAX_EXCERPT_CHARS: usize = 100;
+
+/// As much of a name of a peer as an error repeats. A cut is marked with `…`.
+pub fn excerpt(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(MAX_EXCERPT_CHARS) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
+        None => Cow::Borrowed(name),
+    }
+}

@@ -22,7 +22,7 @@ pub use call::{
     outcome_weight,
 };
 pub use capability::{CapabilityCall, CapabilityEvent};
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, excerpt};
 pub use feature::Feature;
 pub use member_order::{Member, MemberOrder};
 pub use notice::{Level, Log, Notice, Progress, Update};

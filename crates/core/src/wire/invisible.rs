@@ -77,19 +77,26 @@ pub fn escape(text: &str, layout: Layout) -> Cow<'_, str> {
     Escaper::default().escape(text, layout)
 }
 
-/// Text for a decision of the user: each displayed form stands for exactly one text. Unlike in [`escape`], every
-/// character that is not displayed as itself has the form `\u{d}`, and so has every blank other than a space. A backslash
-/// that would start such a form is escaped too.
+/// Text for a decision of the user: each form stands for exactly one text. Unlike in [`escape`], every character that is
+/// not displayed as itself has the form `\u{d}`, and so have every blank other than a space, a blank at the end of a line,
+/// joiners outside of emoji, and combining marks that may be part of a letter of its own. A backslash that would start such
+/// a form is escaped too. Letters that look alike stay.
 pub fn escape_exactly(text: &str, layout: Layout) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let (mut shown, mut before) = (String::with_capacity(text.len()), None);
     for (character, is_invisible) in Scan::after(None, Characters::of_text(text)) {
+        let rest = &text[character.range.end..];
+        let ends_line = rest.is_empty() || rest.starts_with('\n');
         let is_escaped = match character.value {
-            '\n' | '\t' => layout == Layout::Line,
+            '\n' => layout == Layout::Line,
+            '\t' => layout == Layout::Line || ends_line,
             '\r' => true,
-            '\\' => text[character.range.end..].starts_with("u{"),
-            ' ' => false,
-            value => is_invisible || is_blank(value),
+            '\\' => rest.starts_with("u{"),
+            ' ' => ends_line,
+            '\u{200c}' => true,
+            '\u{200d}' => !before.is_some_and(|before| is_emoji(before) || before == '\u{fe0f}'),
+            value => is_invisible || is_blank(value) || is_composing(value),
         };
+        before = Some(character.value);
         match is_escaped {
             // Writing to a String cannot fail.
             true => drop(write!(shown, "\\u{{{:x}}}", u32::from(character.value))),
@@ -391,6 +398,15 @@ fn is_blank(value: char) -> bool {
     value.is_whitespace() || value == '\u{2800}'
 }
 
+/// Whether a character combines with the one before it to what looks like another single character: an accent, a sign of
+/// a Japanese sound, a part of a Korean syllable.
+fn is_composing(value: char) -> bool {
+    matches!(value,
+        '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20f0}'
+        | '\u{fe20}'..='\u{fe2f}' | '\u{3099}' | '\u{309a}' | '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}'
+        | '\u{d7b0}'..='\u{d7ff}')
+}
+
 /// Whether a character is a format character, for private use, or unassigned. The standard library knows this, and
 /// shows it in how it escapes a character in debug output. A letter before it keeps combining marks from being escaped.
 fn is_unprintable(value: char) -> bool {
@@ -449,6 +465,21 @@ mod tests {
     }
 
     #[test]
+    fn a_decision_shows_combining_marks_joiners_and_blanks_at_the_end_of_a_line() {
+        for (text, shown) in [
+            ("caf\u{e9} cafe\u{301}", "caf\u{e9} cafe\\u{301}"),
+            ("\u{301}a \u{3099}", "\\u{301}a \\u{3099}"),
+            ("\u{d55c} \u{1112}\u{1161}\u{11ab}", "\u{d55c} \\u{1112}\\u{1161}\\u{11ab}"),
+            ("\u{6cc}\u{200c}\u{6cc}", "\u{6cc}\\u{200c}\u{6cc}"),
+            ("\u{915}\u{94d}\u{200d}", "\u{915}\u{94d}\\u{200d}"),
+            ("\u{1f469}\u{1f3fd}\u{200d}\u{1f680}", "\u{1f469}\u{1f3fd}\u{200d}\u{1f680}"),
+            ("a  \nb\t\nc ", "a \\u{20}\nb\\u{9}\nc\\u{20}"),
+        ] {
+            assert_eq!(escape_exactly(text, Layout::Lines), shown);
+        }
+    }
+
+    #[test]
     fn texts_that_differ_are_shown_differently_where_a_person_decides() {
         let texts = [
             "a\u{2028}b",
@@ -466,6 +497,11 @@ mod tests {
             "a\\u{9}b",
             "a\\ub",
             "a\\u\u{200b}{2028}b",
+            "a\nb ",
+            "a\nb\\u{20}",
+            "a \nb",
+            "\u{e9}",
+            "e\u{301}",
         ];
         for layout in [Layout::Line, Layout::Lines] {
             let shown: std::collections::BTreeSet<_> = texts.iter().map(|text| escape_exactly(text, layout)).collect();

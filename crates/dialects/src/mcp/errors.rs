@@ -1,7 +1,7 @@
 //! The errors of this dialect.
 
 use gladhand_core::negotiation::{Closed, Need, Side};
-use gladhand_core::operations::{Failure, FailureKind, ScopeRecord};
+use gladhand_core::operations::{Failure, FailureKind, ScopeRecord, excerpt};
 use gladhand_core::wire::json::to_raw;
 use gladhand_core::wire::rpc::{Error, code};
 use gladhand_core::wire::{Fault, RawValue};
@@ -48,7 +48,8 @@ pub(super) fn check_scopes(record: Option<&ScopeRecord>, ambient: &Ambient<'_>) 
 pub(super) fn not_open(method: &str) -> Error<'static> {
     let versions = names(Revision::STATELESS).join(", ");
     invalid_params(format!(
-        "{method:?} came before a session was open: send `initialize` first, or put `{}` ({versions}) and `{}` into `params._meta` of each request",
+        "{:?} came before a session was open: send `initialize` first, or put `{}` ({versions}) and `{}` into `params._meta` of each request",
+        excerpt(method),
         meta::PROTOCOL_VERSION,
         meta::CLIENT_CAPABILITIES,
     ))
@@ -65,6 +66,7 @@ pub(super) fn header_mismatch(header: &str, problem: &str) -> Error<'static> {
 }
 
 pub(super) fn unsupported_version(requested: &str) -> Error<'static> {
+    let requested = excerpt(requested);
     let supported = names(Revision::STATELESS);
     Error::new(
         UNSUPPORTED_VERSION,
@@ -75,6 +77,7 @@ pub(super) fn unsupported_version(requested: &str) -> Error<'static> {
 
 /// The error for a request that the gate rejects.
 pub(super) fn closed(method: &str, closed: Closed, revision: Revision) -> Error<'static> {
+    let method = &excerpt(method);
     match closed {
         Closed::NotAgreed(need) if need.owner == Side::Client && revision.is_stateless() => {
             missing_client_capability(method, need)
@@ -91,7 +94,7 @@ pub(super) fn closed(method: &str, closed: Closed, revision: Revision) -> Error<
 }
 
 pub(super) fn method_not_found(method: &str) -> Error<'static> {
-    Error::new(code::METHOD_NOT_FOUND, format!("method not found: {method:?}"))
+    Error::new(code::METHOD_NOT_FOUND, format!("method not found: {:?}", excerpt(method)))
 }
 
 /// The method needs a client capability that was not declared.
@@ -126,4 +129,24 @@ pub(super) fn internal(reason: &str, message: String, detail: Option<&RawValue>)
         detail: Option<&'a RawValue>,
     }
     Error::new(code::INTERNAL_ERROR, message).with(&Data { reason, detail })
+}
+
+#[cfg(test)]
+mod tests {
+    use gladhand_core::wire::{Frames, rpc};
+
+    use super::*;
+
+    #[test]
+    fn errors_repeat_little_of_a_name() {
+        let long = "x".repeat(1_000_000);
+        let not_in_version = closed(&long, Closed::NotInThisVersion, Revision::STATELESS[0]);
+        let failures = [Failure::unknown_tool(&long), Failure::unknown_prompt(&long), Failure::unknown_resource(&long)];
+        let errors = [method_not_found(&long), not_open(&long), unsupported_version(&long), not_in_version];
+        for error in errors.into_iter().chain(failures.into_iter().map(of)) {
+            let mut line = Frames::default();
+            rpc::error(&mut line, None, &error);
+            assert!(line.len() < 700, "{:.1000}", String::from_utf8_lossy(&line));
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! to compare, the client to write. A value that is not valid in a header is encoded in base64.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +21,15 @@ const END: &str = "?=";
 
 /// Maximum depth of a schema. Real schemas are not nested that deep.
 const MAX_DEPTH: usize = 64;
+
+/// Maximum number of arguments of a tool that are mirrored. Each is a header, and a request has few of them.
+const MAX_PARAMS: usize = 100;
+
+/// Maximum number of bytes that are parsed of one schema with annotations. A nested part counts with each level.
+const MAX_PARSED_BYTES: usize = 1024 * 1024;
+
+/// Lists whose schemas with annotations have up to this many bytes are read in less than about a millisecond.
+const QUICK_BYTES: usize = 64 * 1024;
 
 /// An argument that is mirrored in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +55,9 @@ pub enum BadAnnotation {
     /// The annotation is not reached through `properties` alone, so it identifies no single argument.
     #[error("`x-mcp-header` is only allowed on a single argument")]
     Place,
+    /// More than 100 arguments are annotated, or the schema is too large to be searched for annotations.
+    #[error("there are too many `x-mcp-header`, or they are in too large a schema")]
+    TooMany,
 }
 
 impl HeaderParam {
@@ -81,6 +93,12 @@ impl Mirrors {
         Self { by_tool: by_tool.collect() }
     }
 
+    /// Whether [`Self::new`] takes so little time for these tools that a thread that serves requests may call it.
+    pub fn is_quick(tools: &[Tool]) -> bool {
+        let schemas = tools.iter().map(|tool| tool.input_schema.get()).filter(|schema| schema.contains(ANNOTATION));
+        schemas.map(str::len).sum::<usize>() <= QUICK_BYTES
+    }
+
     /// The mirrored arguments of a tool.
     pub fn of(&self, tool: &str) -> &[HeaderParam] {
         self.by_tool.get(tool).map_or(&[], Vec::as_slice)
@@ -89,65 +107,90 @@ impl Mirrors {
 
 /// The arguments that a tool's schema marks for mirroring.
 pub fn header_params(schema: &RawValue) -> Result<Vec<HeaderParam>, BadAnnotation> {
-    let mut params = Vec::new();
-    // Few schemas have annotations, and a text search is cheap.
-    if schema.get().contains(ANNOTATION) {
-        collect(schema, &mut Vec::new(), Some(&mut params), 0)?;
-    }
-    Ok(params)
+    let mut collector = Collector { left: MAX_PARSED_BYTES, ..Collector::default() };
+    collector.collect(schema, true, 0)?;
+    Ok(collector.params)
 }
 
-/// Collects the annotations of a schema and its subschemas. Without `params`, the schema does not describe a single
-/// argument.
-fn collect(
-    schema: &RawValue,
-    path: &mut Vec<String>,
-    mut params: Option<&mut Vec<HeaderParam>>,
-    depth: usize,
-) -> Result<(), BadAnnotation> {
-    let members = Members::of(schema).unwrap_or_default();
-    if depth > MAX_DEPTH {
-        return Err(BadAnnotation::Place);
-    }
-    if let Some(name) = members.raw(ANNOTATION) {
-        // The root stands for all arguments together.
-        let params = params.as_deref_mut().filter(|_| !path.is_empty()).ok_or(BadAnnotation::Place)?;
-        let name = json::string(name).filter(|name| is_token(name)).ok_or(BadAnnotation::Name)?;
-        if !matches!(members.str("type").as_deref(), Some("string" | "integer" | "boolean")) {
-            return Err(BadAnnotation::Type);
+/// Collects the annotations of one schema.
+#[derive(Default)]
+struct Collector {
+    params: Vec<HeaderParam>,
+    /// The names so far, in lowercase.
+    names: HashSet<String>,
+    /// The path to the current schema.
+    path: Vec<String>,
+    /// How many more bytes may be parsed.
+    left: usize,
+}
+
+impl Collector {
+    /// Collects the annotations of a schema and its subschemas. `is_single`: the schema describes a single argument.
+    fn collect(&mut self, schema: &RawValue, is_single: bool, depth: usize) -> Result<(), BadAnnotation> {
+        // Few schemas have annotations, and a text search is cheap.
+        if !schema.get().contains(ANNOTATION) {
+            return Ok(());
         }
-        let header = format!("{PREFIX}{name}");
-        if params.iter().any(|param| param.header.eq_ignore_ascii_case(&header)) {
-            return Err(BadAnnotation::Repeated);
+        if depth > MAX_DEPTH {
+            return Err(BadAnnotation::Place);
         }
-        params.push(HeaderParam { header, path: path.clone() });
-    }
-    for (keyword, value) in members.iter() {
-        match keyword {
-            "properties" => {
-                for (name, property) in Members::of(value).unwrap_or_default().iter() {
-                    path.push(name.to_owned());
-                    collect(property, path, params.as_deref_mut(), depth + 1)?;
-                    path.pop();
-                }
+        let members = self.members(schema)?;
+        if let Some(name) = members.raw(ANNOTATION) {
+            // The root stands for all arguments together.
+            if !is_single || self.path.is_empty() {
+                return Err(BadAnnotation::Place);
             }
-            // These contain data and no schemas. An annotation in them has no meaning.
-            "const" | "default" | "enum" | "examples" => {}
-            _ => elsewhere(value, path, depth + 1)?,
+            let name = json::string(name).filter(|name| is_token(name)).ok_or(BadAnnotation::Name)?;
+            if !matches!(members.str("type").as_deref(), Some("string" | "integer" | "boolean")) {
+                return Err(BadAnnotation::Type);
+            }
+            if !self.names.insert(name.to_ascii_lowercase()) {
+                return Err(BadAnnotation::Repeated);
+            }
+            if self.params.len() == MAX_PARAMS {
+                return Err(BadAnnotation::TooMany);
+            }
+            self.params.push(HeaderParam { header: format!("{PREFIX}{name}"), path: self.path.clone() });
+        }
+        for (keyword, value) in members.iter() {
+            match keyword {
+                "properties" => {
+                    for (name, property) in self.members(value)?.iter() {
+                        self.path.push(name.to_owned());
+                        self.collect(property, is_single, depth + 1)?;
+                        self.path.pop();
+                    }
+                }
+                // These contain data and no schemas. An annotation in them has no meaning.
+                "const" | "default" | "enum" | "examples" => {}
+                _ => self.elsewhere(value, depth + 1)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for annotations in subschemas outside of `properties`.
+    fn elsewhere(&mut self, value: &RawValue, depth: usize) -> Result<(), BadAnnotation> {
+        match Kind::of(value) {
+            Kind::Object => self.collect(value, false, depth),
+            Kind::Array if value.get().contains(ANNOTATION) => {
+                self.parses(value)?;
+                let items = values::items(value.get()).unwrap_or_default();
+                items.into_iter().try_for_each(|item| self.collect(item, false, depth))
+            }
+            _ => Ok(()),
         }
     }
-    Ok(())
-}
 
-/// Looks for annotations in subschemas outside of `properties`.
-fn elsewhere(value: &RawValue, path: &mut Vec<String>, depth: usize) -> Result<(), BadAnnotation> {
-    match Kind::of(value) {
-        Kind::Object => collect(value, path, None, depth),
-        Kind::Array => {
-            let items = values::items(value.get()).unwrap_or_default();
-            items.into_iter().try_for_each(|item| collect(item, path, None, depth))
-        }
-        _ => Ok(()),
+    fn members<'a>(&mut self, raw: &'a RawValue) -> Result<Members<'a>, BadAnnotation> {
+        self.parses(raw)?;
+        Ok(Members::of(raw).unwrap_or_default())
+    }
+
+    /// Counts a text that is parsed.
+    fn parses(&mut self, raw: &RawValue) -> Result<(), BadAnnotation> {
+        self.left = self.left.checked_sub(raw.get().len()).ok_or(BadAnnotation::TooMany)?;
+        Ok(())
     }
 }
 
@@ -226,6 +269,24 @@ mod tests {
         }
         let deep = (0..200).fold(good, |inner, _| one(&inner));
         assert!(params(&deep).is_err());
+    }
+
+    #[test]
+    fn annotations_are_limited_in_number_and_in_bytes() {
+        let wide = |count: usize| {
+            let one = |number| format!(r#""a{number}":{{"type":"string","x-mcp-header":"A{number}"}}"#);
+            format!(r#"{{"properties":{{{}}}}}"#, (0..count).map(one).collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(params(&wide(100)).unwrap().len(), 100);
+        assert_eq!(params(&wide(101)), Err(BadAnnotation::TooMany));
+        // Each level is parsed again: 50 levels around 100 KB.
+        let padded = format!(r#"{{"type":"string","x-mcp-header":"A","title":"{}"}}"#, "x".repeat(100_000));
+        let deep = |levels| (0..levels).fold(padded.clone(), |inner, _| format!(r#"{{"properties":{{"a":{inner}}}}}"#));
+        assert_eq!(params(&deep(2)).unwrap().len(), 1);
+        assert_eq!(params(&deep(50)), Err(BadAnnotation::TooMany));
+        let tools = |schema: String| [Tool::new("t", "", json::raw(schema))];
+        assert!(Mirrors::is_quick(&tools(wide(100))) && !Mirrors::is_quick(&tools(deep(1))));
+        assert!(Mirrors::is_quick(&tools(format!(r#"{{"title":"{}"}}"#, "x".repeat(100_000)))), "it is not parsed");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) fn plain_lines(text: &str) -> String {
     escape(text, Layout::Lines).into_owned()
 }
 
-/// One line of text for a decision of the user: different texts are shown differently.
+/// One line of text for a decision of the user: what cannot be seen, or may be part of a letter, is shown as an escape.
 pub(crate) fn exact(text: &str) -> String {
     escape_exactly(text, Layout::Line)
 }

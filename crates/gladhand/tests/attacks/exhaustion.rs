@@ -224,6 +224,24 @@ fn memory_of_large_sessions_is_returned_when_they_end() {
 }
 
 #[test]
+fn an_upstream_that_sends_unreadable_lines_is_ended_and_fills_no_log() {
+    let fine = json!({"content": [{"type": "text", "text": "all is well"}]});
+    let hostile = Hostile::new(&json!([tool("flood"), tool("fine")])).answering("call_fine", &fine);
+    std::fs::write(hostile.at("ask_flood"), b"\xff{]\nnot a message\n\n".repeat(2100)).expect("the folder is there");
+    let server = Server::start(&format!("[upstreams.h]\ncommand = {}\n", json!(hostile.command())));
+    let call = |tool| {
+        let (headers, body) = stateless_call(1, tool, "{}");
+        server.connect().post(&with(&headers, &[]), &body).body
+    };
+    let answer = call("h__flood");
+    assert!(answer.contains("sent 4096 unreadable lines in a row"), "{answer}");
+    until("the upstream is opened again", || call("h__fine").contains("all is well"));
+    let log = server.log();
+    let dropped = log.lines().filter(|line| line.contains("dropped what the upstream sent")).count();
+    assert!((1..=20).contains(&dropped), "{dropped} lines");
+}
+
+#[test]
 fn calls_of_agents_have_a_bound_of_all_sessions() {
     let server = Server::start("");
     let (large, mut taken) = ("x".repeat(15_000_000), Vec::new());

@@ -12,6 +12,7 @@ use gladhand_core::operations::{
 };
 use gladhand_core::wire::invisible::{Found, strip, strip_json};
 use gladhand_core::wire::{RawValue, json};
+use gladhand_redaction::{redact, redact_raw};
 use serde::{Deserialize, Serialize};
 
 use crate::provider::{Answer, Listed, Work};
@@ -52,8 +53,8 @@ impl Invisible {
 
     /// Strips a failure under either mode: an error has no further error to be refused with.
     pub fn failure(self, mut failure: Failure) -> Failure {
-        if self != Self::Show {
-            remove(&mut failure);
+        if self != Self::Show && remove(&mut failure) {
+            redact_again(&mut failure);
         }
         failure
     }
@@ -65,15 +66,20 @@ impl Invisible {
 
     /// Strips a notice under either mode, because nothing answers a notice.
     pub fn notice(self, mut notice: Notice) -> Notice {
-        if self != Self::Show {
-            remove(&mut notice);
+        if self != Self::Show && remove(&mut notice) && matches!(notice, Notice::Log(..) | Notice::Progress(..)) {
+            redact_again(&mut notice);
         }
         notice
     }
 
     /// Applies the mode to a text such as instructions. The error is why the text is refused.
     pub fn text(self, mut text: String) -> Result<String, Found> {
-        self.look(&mut text).map(|()| text)
+        let length = text.len();
+        self.look(&mut text)?;
+        if text.len() != length {
+            redact_again(&mut text);
+        }
+        Ok(text)
     }
 
     /// Applies the mode to raw JSON. The error is why it is refused.
@@ -133,16 +139,35 @@ pub fn invisible_in(mut listed: Listed) -> Vec<(String, Found)> {
     [tools, prompts, resources, templates].concat()
 }
 
-fn remove(texts: &mut impl Texts) {
+/// Removes the invisible characters. Returns whether there were any.
+fn remove(texts: &mut impl Texts) -> bool {
+    let mut has_changed = false;
     texts.each(&mut |part| match part {
         Part::Text(text) => {
             if let Cow::Owned(stripped) = strip(text) {
-                *text = stripped;
+                (*text, has_changed) = (stripped, true);
             }
         }
         Part::Json(raw) => {
             if let Cow::Owned(stripped) = strip_json(raw.get()) {
-                *raw = json::raw(stripped);
+                (*raw, has_changed) = (json::raw(stripped), true);
+            }
+        }
+    });
+    has_changed
+}
+
+/// Masks secrets that were found by no search while invisible characters divided them.
+fn redact_again(texts: &mut impl Texts) {
+    texts.each(&mut |part| match part {
+        Part::Text(text) => {
+            if let Cow::Owned(redacted) = redact(text) {
+                *text = redacted;
+            }
+        }
+        Part::Json(raw) => {
+            if let Some(redacted) = redact_raw(raw) {
+                *raw = redacted;
             }
         }
     });
@@ -455,6 +480,23 @@ mod tests {
                 assert!(call(&hub, &tool.name).await.is_ok(), "{}", tool.name);
             }
         }
+    }
+
+    #[test]
+    fn a_secret_that_invisible_characters_divide_is_masked_after_they_are_removed() {
+        gladhand_redaction::learn("divided-by-nothing", gladhand_redaction::Life::Process);
+        let text = "got divided\u{200b}-by-\u{2060}nothing";
+        let data = || json::raw(format!("{{\"a\":\"{text}\",\"b\":\"divided\\u200b-by-nothing\"}}"));
+        let failure = Failure { data: Some(data()), ..Failure::new(FailureKind::UpstreamError, text) };
+        for mode in [Invisible::Strip, Invisible::Refuse] {
+            let failure = mode.failure(failure.clone());
+            assert_eq!(failure.message, "got ***");
+            assert_eq!(failure.data.unwrap().get(), r#"{"a":"got ***","b":"***"}"#);
+            let progress = Progress { progress: 1.0, total: None, message: Some(text.to_owned()) };
+            let Notice::Progress(_, told) = mode.notice(Notice::Progress(CallId(1), progress)) else { panic!() };
+            assert_eq!(told.message.as_deref(), Some("got ***"));
+        }
+        assert_eq!(Invisible::Strip.text(text.to_owned()).unwrap(), "got ***");
     }
 
     #[test]

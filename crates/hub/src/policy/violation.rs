@@ -85,6 +85,8 @@ impl fmt::Display for Violation {
 /// A printable form of a line, at most 200 bytes of it.
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+    // A character that the cut divides is left out, so that the beginning of a secret is found before the mark.
+    let text = if line.len() > SHOWN { text.trim_end_matches('\u{fffd}') } else { &text };
     let mut shown = String::new();
     for character in text.chars() {
         if character.is_control() { shown.extend(character.escape_default()) } else { shown.push(character) }
@@ -183,5 +185,10 @@ mod tests {
         assert_eq!(violation(b"a\x1b[31m\n\xff\"\\"), "a\\u{1b}[31m\\n\u{fffd}\"\\");
         let long = violation("ä".repeat(300).as_bytes());
         assert_eq!(long, "ä".repeat(100) + "…");
+        gladhand_redaction::learn("sesame-in-än-offence", gladhand_redaction::Life::Process);
+        for before in [184, 189] {
+            let long = violation(format!("{}sesame-in-än-offence and more", " ".repeat(before)).as_bytes());
+            assert_eq!(gladhand_redaction::redact(&long), format!("{}***…", " ".repeat(before)));
+        }
     }
 }

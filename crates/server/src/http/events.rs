@@ -92,7 +92,7 @@ impl Body for Events {
             Some(preface) => Some(preface),
             None => match this.session.take(this.lane, this.reader, cx.waker()) {
                 Taken::End => return Poll::Ready(None),
-                Taken::Events(events) => Some(this.session.shared.counted(events, this.party)),
+                Taken::Events(events) | Taken::Message(events) => Some(this.session.shared.counted(events, this.party)),
                 Taken::Nothing => this.silence.as_mut().poll(cx).is_ready().then_some(NOTHING_NEW),
             },
         };

@@ -177,7 +177,12 @@ impl Lanes {
             return;
         }
         if let Some(stream) = self.get(lane) {
+            let before = stream.bytes();
             stream.push(frame.line);
+            let after = stream.bytes();
+            if self.ended.contains(&lane) {
+                self.ended_bytes = self.ended_bytes + after - before;
+            }
         }
         if ends {
             self.end(lane);
@@ -237,7 +242,7 @@ impl Lanes {
         stream.forget();
         let forgotten = before - stream.bytes();
         if self.ended.contains(&lane) {
-            self.ended_bytes -= forgotten;
+            self.ended_bytes = self.ended_bytes.saturating_sub(forgotten);
         }
     }
 
@@ -315,7 +320,7 @@ impl Lanes {
         self.owners.remove(&lane);
         if let Some(at) = self.ended.iter().position(|ended| *ended == lane) {
             self.ended.remove(at);
-            self.ended_bytes -= exchange.stream().map_or(0, Stream::bytes);
+            self.ended_bytes = self.ended_bytes.saturating_sub(exchange.stream().map_or(0, Stream::bytes));
         }
     }
 
@@ -393,6 +398,18 @@ mod tests {
         assert!(is_kept(&mut many[19], small));
         drop((greedy, many, kept));
         assert!(all.portion(Party(3)).grow(500_000), "what was kept is given back");
+    }
+
+    #[test]
+    fn a_line_for_an_ended_exchange_counts_until_the_exchange_is_removed() {
+        let mut lanes = lanes(1_000_000);
+        let lane = cut_off(&mut lanes, 1000);
+        let before = lanes.ended_bytes;
+        lanes.push(lane, answer(50_000));
+        assert_eq!(lanes.ended_bytes, lanes.bytes.bytes());
+        assert!(lanes.ended_bytes > before + 50_000);
+        lanes.remove(lane);
+        assert_eq!((lanes.ended_bytes, lanes.bytes.bytes()), (0, 0));
     }
 
     #[test]

@@ -159,10 +159,11 @@ async fn stateless(
         endpoint.sessions.stateless().ignore(body);
         return respond::empty(StatusCode::ACCEPTED);
     }
+    let mirrors = endpoint.shared.mirrors().await;
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let version = headers.get(PROTOCOL_VERSION).and_then(|version| version.to_str().ok());
     let knows_opening = version.is_some_and(|version| endpoint.sessions.stateless().knows(&message, version));
-    if let Err(rejection) = check_headers(&header, &message, &endpoint.shared.mirrors(), knows_opening) {
+    if let Err(rejection) = check_headers(&header, &message, &mirrors, knows_opening) {
         let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
         return respond::json(status, rejection.body.into());
     }

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gladhand_dialects::Party;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
@@ -21,31 +21,38 @@ pub(super) async fn read_body(mut body: Incoming, shared: &Shared, party: Party)
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
-    let within = shared.options.body;
+    let (within, declared) = (shared.options.body, body.size_hint().exact());
+    // No more is ever reserved than the client declared.
+    let most = declared.and_then(|declared| usize::try_from(declared).ok()).unwrap_or(limit).min(limit);
     let read = async {
         let mut room = shared.reading.portion(party);
         let mut whole = Bytes::new();
-        let mut parts: Option<BytesMut> = None;
+        let mut parts: Option<Vec<u8>> = None;
         while let Some(frame) = body.frame().await {
             // The request was cut off: the client can no longer read an answer.
             let Ok(frame) = frame else {
                 return Err(respond::refusal(StatusCode::BAD_REQUEST, "the body was cut off"));
             };
             let Ok(data) = frame.into_data() else { continue };
-            if whole.len() + parts.as_ref().map_or(0, BytesMut::len) + data.len() > limit {
+            let length = whole.len() + parts.as_ref().map_or(0, Vec::len) + data.len();
+            if length > limit {
                 return Err(too_large());
             }
-            if !room.grow(data.len()) {
+            let capacity = capacity(parts.as_ref().map_or(0, Vec::capacity), length, most);
+            // The share grows before the memory, and has the size of the memory.
+            if room.amount() < capacity && !room.resize(capacity) {
                 return Err(respond::unavailable("busy", "busy: too much is being read; try again later"));
             }
             // Nearly always there is only one part, and it need not be copied.
             if whole.is_empty() && parts.is_none() {
                 whole = data;
             } else {
-                parts.get_or_insert_with(|| BytesMut::from(std::mem::take(&mut whole))).extend_from_slice(&data);
+                let parts = parts.get_or_insert_with(|| std::mem::take(&mut whole).into());
+                parts.reserve_exact(capacity.saturating_sub(parts.len()));
+                parts.extend_from_slice(&data);
             }
         }
-        Ok(parts.map_or(whole, BytesMut::freeze))
+        Ok(parts.map_or(whole, Bytes::from))
     };
     let mut read = std::pin::pin!(read);
     // In most cases the whole body has arrived already, and no timer is needed.
@@ -56,6 +63,11 @@ pub(super) async fn read_body(mut body: Incoming, shared: &Shared, party: Party)
         Ok(read) => read,
         Err(_) => Err(respond::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }
+}
+
+/// The capacity of a buffer that had `before` and shall have `length`: it doubles, up to `most`.
+fn capacity(before: usize, length: usize, most: usize) -> usize {
+    if length <= before { before } else { (2 * before).min(most).max(length) }
 }
 
 fn too_large() -> Response<Content> {
@@ -119,6 +131,16 @@ mod tests {
         assert!(is_json("application/json") && is_json("Application/JSON; charset=utf-8"));
         assert!(is_json("application/json;v=1; Charset=\"UTF-8\"") && !is_json("application/json; charset=latin1"));
         assert!(!is_json("text/plain") && !is_json("application/jsonl") && !super::is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_buffer_doubles_and_reserves_no_more_than_was_declared() {
+        assert_eq!(capacity(0, 1000, 65_000), 1000, "the first part is not copied");
+        assert_eq!(capacity(0, 3000, 65_000), 3000);
+        assert_eq!(capacity(3000, 2500, 65_000), 3000, "there is enough");
+        assert_eq!(capacity(3000, 3001, 65_000), 6000);
+        assert_eq!(capacity(40_000, 40_001, 65_000), 65_000);
+        assert_eq!(capacity(0, 10, 5), 10, "what has arrived is counted");
     }
 
     #[test]

@@ -30,7 +30,7 @@ const MOST_READING: usize = 256 * 1024 * 1024;
 /// How many bytes of first messages that are not complete may be kept, over all connections.
 const MOST_UNFINISHED: usize = 64 * 1024 * 1024;
 
-/// A connection with so few of them does not count for its party.
+/// A connection with so few of them does not count for its party while little of the bound is in use.
 const BEGINNING: usize = 4 * 1024;
 
 /// How many bytes of answers may wait to be written, over all connections, before nothing more is taken in.
@@ -49,7 +49,8 @@ const SMALL_CALL: usize = 4 * 1024;
 /// So many calls of a session are few.
 const FEW_CALLS: usize = 16;
 
-/// Requests up to this size are not counted for their party: there are many, and they are soon gone.
+/// Requests up to this size are not counted for their party while little of the bound is in use: there are many, and they
+/// are soon gone.
 pub(super) const SMALL: usize = 64 * 1024;
 
 /// Answers up to this size are not counted. A connection has one of them at a time.
@@ -70,6 +71,8 @@ pub(super) struct Shared {
     runtime: Handle,
     /// Read off these tools.
     mirrors: RwLock<(Arc<[Tool]>, Arc<Mirrors>)>,
+    /// Held while a new list of tools is read for `mirrors`.
+    reading_mirrors: tokio::sync::Mutex<()>,
     /// Streams that are open.
     pub(super) streams: Arc<Portions>,
     /// Bytes of requests that are being read.
@@ -101,10 +104,12 @@ impl Shared {
             coarse_timer: Arc::default(),
             runtime,
             mirrors: RwLock::new((Arc::new([]), Arc::default())),
+            reading_mirrors: tokio::sync::Mutex::default(),
             streams,
             reading: Portions::of(MOST_READING, SMALL),
             unfinished: Portions::of(MOST_UNFINISHED, BEGINNING),
-            unwritten: Portions::of(MOST_UNWRITTEN, 0),
+            // Answers count although there is no room, so one party may have all up to the upper limit.
+            unwritten: Portions::with_ceiling(MOST_UNWRITTEN, 2 * FAR_TOO_MANY_UNWRITTEN),
             under_way: Portions::lasting(MOST_UNDER_WAY, 0),
             kept,
         }
@@ -132,14 +137,34 @@ impl Shared {
     }
 
     /// Which arguments are mirrored in headers, by the tools that there are now.
-    pub(super) fn mirrors(&self) -> Arc<Mirrors> {
+    pub(super) async fn mirrors(&self) -> Arc<Mirrors> {
         let tools = self.hub().tools();
-        let known = self.mirrors.read().unpoisoned();
-        if Arc::ptr_eq(&known.0, &tools) {
-            return Arc::clone(&known.1);
+        match self.known_mirrors(&tools) {
+            Some(known) => known,
+            None => Box::pin(self.read_mirrors(tools)).await,
         }
-        drop(known);
-        let mirrors = Arc::new(Mirrors::new(&tools));
+    }
+
+    fn known_mirrors(&self, tools: &Arc<[Tool]>) -> Option<Arc<Mirrors>> {
+        let known = self.mirrors.read().unpoisoned();
+        Arc::ptr_eq(&known.0, tools).then(|| Arc::clone(&known.1))
+    }
+
+    /// Reads a list once, however many requests need it. An upstream chooses the schemas, so a long list is read on
+    /// another thread.
+    async fn read_mirrors(&self, tools: Arc<[Tool]>) -> Arc<Mirrors> {
+        let _reading = self.reading_mirrors.lock().await;
+        if let Some(known) = self.known_mirrors(&tools) {
+            return known;
+        }
+        let mirrors = if Mirrors::is_quick(&tools) {
+            Mirrors::new(&tools)
+        } else {
+            let read = Arc::clone(&tools);
+            let read = self.runtime().spawn_blocking(move || Mirrors::new(&read)).await;
+            read.unwrap_or_else(|_| Mirrors::new(&tools))
+        };
+        let mirrors = Arc::new(mirrors);
         *self.mirrors.write().unpoisoned() = (tools, Arc::clone(&mirrors));
         mirrors
     }

@@ -91,6 +91,8 @@ pub(super) struct ReaderToken(u64);
 pub(super) enum Taken {
     /// Events in wire format.
     Events(Bytes),
+    /// One large message, which the reader puts into an event. Only an agent's outlet hands it out, without a copy.
+    Message(Bytes),
     /// No event is ready.
     Nothing,
     /// The reader is finished: the stream has ended, was released, or has another reader.

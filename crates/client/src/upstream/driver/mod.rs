@@ -35,6 +35,9 @@ use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, TappedPeer, TappedSession};
 use gladhand_session::violations;
 
+/// After this many unreadable lines without a message between them, the session ends.
+const MAX_UNREADABLE: u64 = 4096;
+
 /// Deadlines that are closer together than this are one.
 const SAME_TIME: Duration = Duration::from_millis(100);
 
@@ -80,6 +83,8 @@ pub(super) struct Driver {
     tap: SessionTap,
     /// Whether a person sees every line, so that the log need not name unreadable ones.
     pub(super) is_shown: bool,
+    /// Lines that could not be read.
+    unreadable: Unreadable,
     pub(super) transport: Transport,
     events: Arc<dyn UpstreamEvents>,
     call_timeout: Option<Duration>,
@@ -134,6 +139,15 @@ struct Pending {
     expires: Option<Instant>,
 }
 
+/// Counts lines of an upstream that could not be read.
+#[derive(Debug, Default)]
+struct Unreadable {
+    /// Those that the log names.
+    all: u64,
+    /// All since the last message.
+    in_a_row: u64,
+}
+
 /// Why a session is to be ended.
 struct Lost {
     why: String,
@@ -165,6 +179,7 @@ impl Driver {
             clock: Clock::start(),
             tap: SessionTap::new(Arc::clone(&options.tap), TappedSession::next_upstream()),
             is_shown: false,
+            unreadable: Unreadable::default(),
             transport,
             events,
             call_timeout: options.call_timeout,
@@ -411,7 +426,7 @@ impl Driver {
                 }
                 let breaches = match self.dialect.text.read(Line::Bytes(&bytes)) {
                     Ok(Some(text)) => self.receive(lane, &text),
-                    Ok(None) => Vec::new(),
+                    Ok(None) => return,
                     Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes)),
                 };
                 self.broke(&breaches, &bytes);
@@ -449,10 +464,15 @@ impl Driver {
         breaches
     }
 
-    /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged.
+    /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged: the first
+    /// one, and then ever fewer.
     fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<RuleViolation> {
         if skim.answered().is_none() && !self.is_shown {
-            tracing::warn!(%fault, "dropped what the upstream sent");
+            self.unreadable.all += 1;
+            let count = self.unreadable.all;
+            if count.is_power_of_two() {
+                tracing::warn!(%fault, count, "dropped what the upstream sent");
+            }
         }
         let mut breaches = Vec::new();
         self.origin = Origin::Answer;
@@ -466,8 +486,16 @@ impl Driver {
         breaches
     }
 
-    /// Counts protocol violations of the upstream. If a rule is enforced, the session ends.
+    /// Counts protocol violations of the upstream. If a rule is enforced, the session ends. It also ends after too many
+    /// unreadable lines without a message between them.
     fn broke(&mut self, breaches: &[RuleViolation], line: &[u8]) {
+        let is_unreadable = breaches.iter().any(RuleViolation::is_unreadable);
+        self.unreadable.in_a_row = if is_unreadable { self.unreadable.in_a_row + 1 } else { 0 };
+        if self.unreadable.in_a_row > MAX_UNREADABLE {
+            let why =
+                format!("the session was ended because the server sent {MAX_UNREADABLE} unreadable lines in a row");
+            self.lost.get_or_insert(Lost { why, is_deaf: false });
+        }
         let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
         self.lost = Some(Lost { why: format!("the session was ended because the {violation}"), is_deaf: false });
     }

@@ -82,6 +82,28 @@ fn a_schema_that_expands_too_far_is_cut() {
 }
 
 #[test]
+fn parameters_and_parsed_bytes_of_one_schema_are_limited() {
+    let properties = |count: usize, property: &Value| {
+        let all: serde_json::Map<_, _> = (0..count).map(|n| (format!("p{n}"), property.clone())).collect();
+        Value::Object(all)
+    };
+    let wide = parameters(&json!({"properties": properties(5000, &json!({"type": "integer"}))}));
+    assert_eq!(wide.as_array().unwrap().len(), 2000, "on the first level too");
+    let long = json!({"type": "integer", "description": "x".repeat(100_000)});
+    let repeated = json!({"properties": properties(1000, &json!({"$ref": "#/$defs/long"})), "$defs": {"long": long}});
+    let mut out = Vec::new();
+    write_parameters(&mut out, Some(&to_raw(&repeated)));
+    assert!(serde_json::from_slice::<Value>(&out).is_ok());
+    assert!(out.len() < 4 << 20, "{} bytes of a description that is referenced 1000 times", out.len());
+    // The object around a part is parsed once, however many references lead through it.
+    let parts = properties(300, &json!({"type": "integer", "title": "x".repeat(100)}));
+    let references: serde_json::Map<_, _> =
+        (0..300).map(|n| (format!("p{n}"), json!({"$ref": format!("#/$defs/a~1b/p{n}")}))).collect();
+    let all = parameters(&json!({"properties": references, "$defs": {"a/b": parts}}));
+    assert_eq!(all.as_array().unwrap().iter().filter(|one| one["type"] == "integer").count(), 300);
+}
+
+#[test]
 fn an_invalid_parameter_list_becomes_an_empty_schema() {
     for garbage in [None, Some("null"), Some("7"), Some(r#"[1,{"type":"string"},null]"#)] {
         let schema = schema_of(garbage.map(|text| raw(text.to_owned())).as_deref());

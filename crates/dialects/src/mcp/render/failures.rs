@@ -12,6 +12,9 @@ use super::super::incoming_requests::RequestKind;
 use super::super::revision::Revision;
 use crate::side::TASKS_EXTENSION;
 
+/// Maximum length in bytes of a URI that an error repeats in its data.
+const MAX_REPEATED_BYTES: usize = 1024;
+
 /// Whether the model could react to the failure. It is then rendered as a result for the model.
 pub(super) fn is_for_the_model(kind: FailureKind, revision: Revision) -> bool {
     match kind {
@@ -34,7 +37,7 @@ pub(super) fn failed(wire: &mut Frames, id: &Id, request_kind: &RequestKind, fai
             let code =
                 if revision.has_resource_not_found() { errors::RESOURCE_NOT_FOUND } else { code::INVALID_PARAMS };
             let error = rpc::Error::new(code, message());
-            match request_kind.uri() {
+            match request_kind.uri().filter(|uri| uri.len() <= MAX_REPEATED_BYTES) {
                 Some(uri) => error.with(&json!({"uri": uri})),
                 None => error,
             }

@@ -19,6 +19,9 @@ use super::super::stream::Taken;
 /// Above this many unsent bytes, the session accepts no messages and writes no outcomes.
 const HIGH_WATER: usize = 128 * 1024;
 
+/// A message of this size is handed out without a copy, as an event of its own.
+const LARGE: usize = 16 * 1024;
+
 /// The approximate cost of a message beyond its text.
 const OVERHEAD: usize = 64;
 
@@ -47,13 +50,15 @@ struct Reader {
     handed: Vec<Bytes>,
     handed_bytes: usize,
     flushes: u64,
+    /// Whether the reader has begun to pass on a large message, and has not passed on all of it.
+    has_begun: bool,
     waker: Option<Waker>,
 }
 
 impl Reader {
     /// Whether everything that the reader received has left the connection.
     fn is_out(&self) -> bool {
-        self.line.flushes() > self.flushes
+        !self.has_begun && self.line.flushes() > self.flushes
     }
 
     /// Whether the unsent bytes reach the high-water mark, so that nothing more is written until they leave.
@@ -90,9 +95,9 @@ impl Outlet {
         }
         self.readers += 1;
         let flushes = line.flushes();
-        self.reader =
-            Some(Reader { token: self.readers, line, handed: Vec::new(), handed_bytes: 0, flushes, waker: None });
-        self.readers
+        let (token, handed) = (self.readers, Vec::new());
+        self.reader = Some(Reader { token, line, handed, handed_bytes: 0, flushes, has_begun: false, waker: None });
+        token
     }
 
     /// Detaches a reader.
@@ -127,17 +132,38 @@ impl Outlet {
             }
             return Taken::Nothing;
         }
-        let mut events = Vec::with_capacity(self.bytes);
-        for message in self.unread.drain(..) {
-            events.extend_from_slice(b"data: ");
-            events.extend_from_slice(&message);
-            events.extend_from_slice(b"\n\n");
+        let small = self.unread.iter().take_while(|message| message.len() < LARGE).count();
+        let next = self.unread.drain(..small.max(1));
+        let mut events = Vec::new();
+        for message in next {
+            let cost = message.len() + OVERHEAD;
+            self.bytes -= cost;
+            reader.handed_bytes += cost;
+            if small > 0 {
+                events.extend_from_slice(b"data: ");
+                events.extend_from_slice(&message);
+                events.extend_from_slice(b"\n\n");
+            }
             reader.handed.push(message);
         }
         self.unread.shrink_to(16);
-        reader.handed_bytes += std::mem::take(&mut self.bytes);
         reader.flushes = reader.line.flushes();
-        Taken::Events(events.into())
+        match reader.handed.last() {
+            Some(message) if small == 0 => {
+                let message = message.clone();
+                reader.has_begun = true;
+                Taken::Message(message)
+            }
+            _ => Taken::Events(events.into()),
+        }
+    }
+
+    /// A reader has passed on all of a large message.
+    pub(super) fn passed_on(&mut self, token: u64) {
+        if let Some(reader) = self.reader.as_mut().filter(|reader| reader.token == token) {
+            reader.has_begun = false;
+            reader.flushes = reader.line.flushes();
+        }
     }
 
     /// Whether the agent keeps up with reading its messages.
@@ -219,6 +245,28 @@ mod tests {
         assert_eq!(taken(&mut outlet, reader), "End");
         let next = outlet.attach(Arc::default());
         assert_eq!(taken(&mut outlet, next), "data: a\n\n");
+    }
+
+    #[test]
+    fn a_large_message_is_handed_out_without_a_copy() {
+        let mut outlet = Outlet::default();
+        let large = Bytes::from(vec![b'x'; LARGE]);
+        for message in [Bytes::from_static(b"a"), Bytes::from_static(b"b"), large.clone(), Bytes::from_static(b"c")] {
+            outlet.push(message);
+        }
+        for _ in 0..2 {
+            let line = Arc::<ConnectionState>::default();
+            let reader = outlet.attach(Arc::clone(&line));
+            assert_eq!(taken(&mut outlet, reader), "data: a\n\ndata: b\n\n");
+            let Taken::Message(message) = outlet.take(reader, Waker::noop()) else { panic!("a large message") };
+            assert_eq!(message.as_ptr(), large.as_ptr());
+            line.flushed();
+            assert!(!outlet.reader.as_ref().unwrap().is_out(), "only a part has left");
+            outlet.passed_on(reader);
+            assert_eq!(taken(&mut outlet, reader), "data: c\n\n");
+            assert_eq!((taken(&mut outlet, reader), outlet.bytes), ("Nothing".to_owned(), 0));
+            outlet.detach(reader);
+        }
     }
 
     fn fill(outlet: &mut Outlet) {

@@ -254,11 +254,20 @@ impl AgentSession {
         let was_full = outlet.has_handed_much();
         let taken = outlet.take(reader, waker);
         drop(inner);
-        if was_full || matches!(taken, Taken::Events(_)) {
+        if was_full || matches!(taken, Taken::Events(_) | Taken::Message(_)) {
             // The stream may now have room for waiting outcomes.
             self.follow_up(Vec::new());
         }
-        taken
+        match taken {
+            // The outlet keeps the messages until they have left, so a copy for the connection counts too.
+            Taken::Events(events) => Taken::Events(self.shared.counted(events, self.who.party)),
+            other => other,
+        }
+    }
+
+    /// The reader has passed on all of a large message.
+    pub(super) fn passed_on(&self, reader: u64) {
+        self.lock().transport().outlet.passed_on(reader);
     }
 
     /// The reader disconnected.
