@@ -45,7 +45,7 @@ pub const LONGEST_MESSAGE: usize = 64 * 1024;
 /// Marks text that was cut.
 pub const CUT: &str = "… (cut)";
 
-/// Cuts a name that a peer chose to this many characters, and marks the cut with `…`. Whoever shows it calls [`redact`],
+/// Cuts a name that a peer chose to this many characters, and marks the cut with `…`. The code that shows it calls [`redact`],
 /// which also finds the beginning of a value before that mark.
 pub fn shorten(text: &str, max_chars: usize) -> Cow<'_, str> {
     match text.char_indices().nth(max_chars) {
