@@ -9,6 +9,9 @@
 //! `questions_held_out_3.txt` was written from the corpus alone and measured after the tuning, with 23 right answers. Its questions
 //! use everyday words that the documents do not have. Later, words at two steps (`distant`) and four endings were added. They
 //! changed no other figure and were kept because this one rose, so it is a little higher than for other such questions.
+//!
+//! `questions_pages.txt` is about our own pages (`fixtures/pages`). The ranking is not tuned with it yet: its figures are those of a
+//! ranking that was tuned with the other corpus.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -144,7 +147,17 @@ fn the_right_passage_comes_first_in_our_own_pages() {
     let (questions, _) = pages();
     let (right, wrong) = measure_over("pages", &questions);
     println!("{right} of {} questions about our own pages have the right passage first", questions.len());
-    println!("{}", wrong.join("\n"));
+    assert!(right >= 34, "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_right_passage_comes_first_in_our_own_pages_for_questions_that_were_kept_apart() {
+    let (_, questions) = pages();
+    let (right, _) = measure_over("pages", &questions);
+    println!(
+        "{right} of {} questions about our own pages that were kept apart have the right passage first",
+        questions.len()
+    );
 }
 
 #[test]
@@ -152,7 +165,7 @@ fn the_right_passage_comes_first_for_questions_that_were_reported() {
     let questions = Expected::all(include_str!("questions_reported.txt"));
     let (right, wrong) = measure_over("pages", &questions);
     println!("{right} of {} questions that were reported have the right passage first", questions.len());
-    println!("{}", wrong.join("\n"));
+    assert!(right >= 1, "{}", wrong.join("\n"));
 }
 
 /// The heading of the section that answers a question about documents, each with its path and its text.
