@@ -23,6 +23,12 @@ pub enum FaqError {
         /// The path, as it was given.
         path: PathBuf,
     },
+    /// A Fluxloop index has no line that is a chunk.
+    #[error("{} has no readable chunk", path.display())]
+    NoChunk {
+        /// The file of the index.
+        path: PathBuf,
+    },
     /// The index failed in a way that a rebuild does not repair.
     #[error("could not use the index of the documentation: {0}")]
     Index(#[from] rusqlite::Error),

@@ -16,7 +16,7 @@ use crate::own;
 use crate::question::{Limits, Question};
 use crate::rank::Finder;
 use crate::reading::Readings;
-use crate::sections::cut;
+use crate::sections::{INDEX_FILE, cut};
 use crate::survey::{DocumentFile, Survey};
 
 /// A scan of the folder stays valid for this many times its own duration, so that questions spend their time on
@@ -35,6 +35,8 @@ pub(crate) struct FolderIndex {
     readings: Readings,
     /// When the last scan of the folder ended, and how long it took.
     looked: Option<(Instant, Duration)>,
+    /// Whether the last scan found a Fluxloop index.
+    is_index: bool,
     /// The problems that the last scan found in the folder.
     left_out: Vec<String>,
     /// The problem with the index, as long as this process runs.
@@ -77,6 +79,7 @@ impl FolderIndex {
             finder: Finder::default(),
             readings: Readings::default(),
             looked: None,
+            is_index: false,
             left_out: Vec::new(),
             about_index,
             about_files: (0, Vec::new()),
@@ -101,15 +104,21 @@ impl FolderIndex {
         limits: &Limits,
         longest: impl Fn(usize) -> usize,
     ) -> Result<Vec<Extract>, FaqError> {
-        match self.try_extracts(question, limits, &longest) {
+        let extracts = match self.try_extracts(question, limits, &longest) {
             Err(error) if is_damage(&error) => {
                 self.index.repair()?;
                 (self.finder, self.readings) = (Finder::default(), Readings::default());
                 self.looked = None;
                 self.about_index = Some(REBUILT.to_owned());
-                Ok(self.try_extracts(question, limits, &longest)?)
+                self.try_extracts(question, limits, &longest)?
             }
-            outcome => Ok(outcome?),
+            outcome => outcome?,
+        };
+        match &self.folder {
+            Some(folder) if extracts.is_empty() && self.is_index && self.index.is_empty()? => {
+                Err(FaqError::NoChunk { path: folder.join(INDEX_FILE) })
+            }
+            _ => Ok(extracts),
         }
     }
 
@@ -142,6 +151,7 @@ impl FolderIndex {
         let began = Instant::now();
         let deadline = began + limits.time;
         let survey = Survey::of(folder, limits, deadline);
+        self.is_index = survey.is_index;
         self.left_out = survey.warnings.clone();
         let known = self.index.stamps()?;
         let same = |found: &DocumentFile| known.get(&found.path).is_some_and(|stamp| is_same(found, stamp));

@@ -176,6 +176,11 @@ impl Index {
         all.query_map([], |row| row.get(0))?.collect()
     }
 
+    /// Whether there is no section.
+    pub(crate) fn is_empty(&self) -> rusqlite::Result<bool> {
+        self.db.prepare_cached("SELECT NOT EXISTS (SELECT * FROM sections)")?.query_one([], |row| row.get(0))
+    }
+
     /// The sections that match an FTS5 expression, with their BM25 score (higher is better).
     pub(crate) fn matches(&self, expression: &str) -> rusqlite::Result<Vec<(i64, f64)>> {
         let mut found = self.db.prepare_cached(MATCHES)?;

@@ -106,7 +106,8 @@ impl OpenIndexes {
     }
 }
 
-/// The canonical path of a folder, so that it has one index. The path of a Fluxloop index file means its folder.
+/// The canonical path of a folder, so that it has one index. The path of a Fluxloop index file means its folder, of which only
+/// that file is read (`survey`).
 fn resolve(folder: &Path) -> Result<PathBuf, FaqError> {
     // The error names the path itself, and the one of `fs_err` would do so again.
     let mut resolved =

@@ -1,4 +1,4 @@
-//! The documents in a folder. Hidden files, files that git ignores and symlinks are skipped, so that nothing outside of
+//! The documents in a folder, or its Fluxloop index alone if it has one. Hidden files, files that git ignores and symlinks are skipped, so that nothing outside of
 //! the folder is ever read.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use ignore::WalkBuilder;
 
 use crate::index::Stamp;
 use crate::question::Limits;
-use crate::sections::Format;
+use crate::sections::{Format, INDEX_FILE};
 
 /// A file changed more recently than this may change again without its time telling: clocks of file systems tick slowly.
 const SETTLES: Duration = Duration::from_secs(2);
@@ -33,14 +33,18 @@ pub(crate) struct Survey {
     pub(crate) warnings: Vec<String>,
     /// Nothing was left out for want of time.
     pub(crate) complete: bool,
+    /// The folder has a Fluxloop index, which is the only file that counts.
+    pub(crate) is_index: bool,
 }
 
 impl Survey {
     /// Looks at `folder`, until `deadline` at the latest.
     pub(crate) fn of(folder: &Path, limits: &Limits, deadline: Instant) -> Self {
-        let mut survey = Self { complete: true, ..Self::default() };
+        let index = folder.join(INDEX_FILE);
+        let is_index = std::fs::symlink_metadata(&index).is_ok_and(|about| about.is_file());
+        let mut survey = Self { complete: true, is_index, ..Self::default() };
         let mut bytes = 0;
-        let mut walk = WalkBuilder::new(folder);
+        let mut walk = WalkBuilder::new(if is_index { &index } else { folder });
         walk.follow_links(false).git_global(false).require_git(false).sort_by_file_name(std::ffi::OsStr::cmp);
         gladhand_ignore_files::use_plain(&mut walk, folder, |entry| entry.file_name() != "node_modules");
         for entry in walk.build() {

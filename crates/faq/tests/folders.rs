@@ -277,3 +277,32 @@ fn many_folders_can_be_asked_about() {
         }
     }
 }
+
+/// A line of a Fluxloop index.
+fn chunk(source: &str, content: &str) -> String {
+    format!("{}\n", serde_json::json!({"id": "1", "content": content, "metadata": {"source": source}}))
+}
+
+#[test]
+fn a_folder_with_an_index_answers_from_the_index_alone() {
+    let place = Place::new();
+    place.write("index/chunks.jsonl", chunk("docs/tea.md", "# Tea\n\nBoil the kettle."));
+    place.write("index/stray.md", "# Kettle\n\nThe kettle boils and is blue.\n");
+    let folder = place.docs.path().join("index");
+    for named in [folder.clone(), folder.join("chunks.jsonl")] {
+        let answer = place.library().ask(&Question::new("boil the kettle"), Some(&named), &at_once()).unwrap();
+        assert_eq!(paths(&answer), ["docs/tea.md"], "{}", named.display());
+    }
+}
+
+#[test]
+fn an_index_without_a_chunk_is_an_error_that_names_it() {
+    let place = Place::new();
+    place.write("chunks.jsonl", "no chunk\n").write("stray.md", "# Kettle\n\nIt boils.\n");
+    let library = place.library();
+    let ask = || library.ask(&Question::new("kettle"), Some(place.docs.path()), &at_once());
+    let Err(FaqError::NoChunk { path }) = ask() else { panic!("it has no chunk") };
+    assert_eq!(path, fs::canonicalize(place.docs.path()).unwrap().join("chunks.jsonl"));
+    place.write("chunks.jsonl", chunk("a.md", "# Kettle\n\nIt is blue."));
+    assert_eq!(paths(&ask().unwrap()), ["a.md"]);
+}

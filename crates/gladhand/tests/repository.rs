@@ -305,7 +305,13 @@ fn a_plan_without_a_target_registers_an_mcp_server() {
 #[test]
 fn the_index_variables_of_fluxloop_name_what_is_answered_from() {
     let shop = shop();
-    let index = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts/fluxloop/index-docs");
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts/fluxloop/index-docs/chunks.jsonl");
+    let index = shop.path().join("index");
+    std::fs::create_dir(&index).unwrap();
+    std::fs::copy(recorded, index.join("chunks.jsonl")).unwrap();
+    // Only the index counts in its folder.
+    std::fs::write(index.join("stray.md"), "# Integrate FastAPI\n\nHow do I integrate FastAPI? Integrate FastAPI!\n")
+        .unwrap();
     let ask = |name: &str, path: &Path, line: &str| -> Value {
         let mut command = Command::new(GLADHAND);
         command
@@ -340,8 +346,12 @@ fn the_index_variables_of_fluxloop_name_what_is_answered_from() {
     let asked = documents.iter().find(|document| document["topic"] == "user-question").expect("the index has it");
     assert_eq!(asked["path"], "docs/reference/errors.md", "{asked}");
     assert!(asked["excerpt"].as_str().unwrap().contains("| W200 | widget not found |"), "{asked}");
-    let answer = ask("MCP_INDEX_PATH", Path::new("nowhere"), faq);
-    assert_eq!(answer["error"]["code"], "tool_error", "{answer}");
+    std::fs::write(index.join("chunks.jsonl"), "broken\n").unwrap();
+    for (path, message) in [(Path::new("nowhere"), "could not open folder"), (&index, "has no readable chunk")] {
+        let answer = ask("MCP_INDEX_PATH", path, faq);
+        assert_eq!(answer["error"]["code"], "tool_error", "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(message), "{answer}");
+    }
 }
 
 #[test]
