@@ -177,14 +177,14 @@ fn percent_decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gladhand_agent_tools::WorkbenchSettings;
+    use gladhand_agent_tools::ToolSettings;
 
     const PIXEL: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
     fn one(folder: &Path, path: &str, url: Option<&str>, mime: Option<&str>) -> Result<Image, String> {
         let (data_url, mime_type) = (url.map(Into::into), mime.map(Into::into));
         let image = PendingImage { path: path.to_owned(), mime_type, data_url };
-        let secret_files = SecretFiles::new(&WorkbenchSettings::new(folder.join("data")));
+        let secret_files = SecretFiles::new(&ToolSettings::new(folder.join("data")));
         let loaded = load(
             &[image],
             ImageFolders { folder, home: Some(folder), roots: &[], secret_files: &secret_files },
@@ -243,7 +243,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, inside.join("link.png")).unwrap();
         std::fs::write(inside.join("own.png"), b"png").unwrap();
         let roots = [inside.clone()];
-        let mut settings = WorkbenchSettings::new(folder.path().join("data"));
+        let mut settings = ToolSettings::new(folder.path().join("data"));
         settings.private = vec![inside.join("private.png")];
         std::fs::write(inside.join("private.png"), b"png").unwrap();
         std::fs::hard_link(inside.join("private.png"), inside.join("second.png")).unwrap();

@@ -339,7 +339,7 @@ impl Stage {
             data: data.to_owned(),
             folder: std::env::temp_dir(),
             roots: Vec::new(),
-            secret_files: gladhand_agent_tools::SecretFiles::new(&gladhand_agent_tools::WorkbenchSettings::new(data)),
+            secret_files: gladhand_agent_tools::SecretFiles::new(&gladhand_agent_tools::ToolSettings::new(data)),
             home: None,
             policy: policy.clone(),
             trusted: crate::skills::TrustedFiles::all(),
