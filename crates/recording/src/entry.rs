@@ -126,6 +126,12 @@ pub enum NotARecording {
     /// A later line is JSON, and tells nothing that this version knows.
     #[error("the entry has no `message`, no `text` and no known `event`")]
     UnknownEntry,
+    /// A later line is longer than [`MAX_LINE`](crate::MAX_LINE).
+    #[error("the line is longer than {} MiB", crate::MAX_LINE / 1024 / 1024)]
+    TooLong,
+    /// The last line has no line break, and is no entry.
+    #[error("the last line is cut off")]
+    CutOff,
 }
 
 impl Header {

@@ -13,6 +13,10 @@
 //!
 //! This crate opens no file, reads no clock and masks no secret: its callers do.
 
+mod compare;
 mod entry;
+mod reader;
 
+pub use compare::{Bindings, Difference, compare, is_masked};
 pub use entry::{Entry, EntryKind, FORMAT, Header, NotARecording, PeerName, Sender, SessionEnd};
+pub use reader::{MAX_LINE, NumberedEntry, OpenError, Reader};
