@@ -28,7 +28,10 @@ impl Exit {
         (Self::Usage, "the command line or the configuration is wrong"),
         (Self::Refused, "the peer answered, and there is no session"),
         (Self::PeerFailed, "the peer could not be started, went away, was silent, or broke its protocol"),
-        (Self::CallFailed, "for `call` and its like: the tool reports a failure, or the server answered with an error"),
+        (
+            Self::CallFailed,
+            "for `call` and its like: the tool reports a failure, or the server answered with an error; for `replay`: messages differ",
+        ),
     ];
 
     /// The `code` of an error under `--json` that has no word of its own.

@@ -20,9 +20,11 @@ use crate::commands::open::OpenArgs;
 use crate::commands::policy::PolicyArgs;
 #[cfg(unix)]
 use crate::commands::ps::PsArgs;
+use crate::commands::replay::ReplayArgs;
 use crate::commands::repo::RepoArgs;
 use crate::commands::secret::SecretArgs;
 use crate::commands::serve::ServeArgs;
+use crate::commands::show::ShowArgs;
 use crate::logging::LogFormat;
 
 /// No line of help is wider, so that examples are not broken on any usual terminal.
@@ -184,6 +186,10 @@ pub enum Command {
     Open(OpenArgs),
     /// Call a tool of a server.
     Call(CallArgs),
+    /// Show the messages of a recording.
+    Show(ShowArgs),
+    /// Play a recorded client against a server, or a recorded server to a client.
+    Replay(ReplayArgs),
     /// Chat with a model that can use your tools, in the terminal or from a script.
     Chat(ChatArgs),
     /// List the tools of a server.

@@ -29,10 +29,12 @@ pub mod open;
 pub mod policy;
 #[cfg(unix)]
 pub mod ps;
+pub mod replay;
 pub mod repo;
 pub mod secret;
 pub mod serve;
 pub(crate) mod shared;
+pub mod show;
 
 /// A command that could not do its work: what happened, and how the process ends.
 #[derive(Debug)]

@@ -1,155 +1,73 @@
 //! An opening as a drawing for people.
 //!
-//! A message is named by what every dialect has in some form (`method`, `type`, `tool`, `result`,
-//! `error`), so no dialect is named here. Secrets never reach the screen, and nothing that a server
-//! wrote moves the cursor.
+//! The messages are drawn by `shared::drawing`. The table and the verdict are drawn here.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
-use anstyle::{AnsiColor, Style};
-use gladhand_core::negotiation::{Agreement, Side, Term, Verdict as Became, Why};
-use gladhand_core::wire::Members;
+use gladhand_core::negotiation::{Agreement, Term, Verdict as Became, Why};
 use gladhand_dialects::{Dialect, absent};
-use gladhand_redaction::{redact, redact_words};
+use gladhand_redaction::redact_words;
 
 use super::exchange::{Record, RecordedLine, Verdict};
 use super::report::{Reason, hints, hints_for_all};
+use crate::commands::shared::drawing::{BAD, Drawing, DrawnLine, FAINT, GOOD, STRONG, headline};
 use crate::commands::{CommandError, written};
-use crate::terminal::layout::{columns, fitted, pieces, width, write_labelled};
+use crate::terminal::layout::{columns, write_labelled};
 use crate::terminal::text::plain;
 use gladhand_client::upstream::Target;
 
-const GOOD: Style = AnsiColor::Green.on_default().bold();
-const BAD: Style = AnsiColor::Red.on_default().bold();
-const FAINT: Style = Style::new().dimmed();
-const STRONG: Style = Style::new().bold();
-
-/// The width of drawings if the width of the terminal is unknown.
-const USUAL_WIDTH: usize = 100;
-
-/// How many rows of a message are shown; `--json` has all of it.
-const ROWS: usize = 6;
-
-/// How many lines in a row that are no messages are shown; the rest is counted.
-const GARBAGE: usize = 3;
-
-/// How many columns the time beside an arrow takes.
-const TIME: usize = 10;
-
-/// A drawing that grows while the opening goes on.
+/// An opening that is drawn while it goes on.
 #[derive(Debug)]
-pub(super) struct Page {
-    /// How wide the whole drawing may be.
-    width: usize,
-    /// How wide the space between the two sides is.
-    lane: usize,
-    /// Whether anything was drawn between them.
-    has_messages: bool,
-    /// Lines in a row that are no messages.
-    garbage: usize,
-    /// The first failure to write, told at the end.
-    written: std::io::Result<()>,
-}
+pub(super) struct Page(Drawing);
 
 impl Page {
     /// Begins with a headline.
     pub(super) fn new(dialect: &Dialect, version: &str, target: &Target) -> Self {
-        let mut page = Self::blank();
-        page.print(&headline(&format!("opening as {}@{version}", dialect.name), target, page.width));
-        page
-    }
-
-    fn blank() -> Self {
-        let width = width().unwrap_or(USUAL_WIDTH);
-        let lane = width.saturating_sub(6 + TIME).clamp(40, 84);
-        Self { width, lane, has_messages: false, garbage: 0, written: Ok(()) }
+        let mut drawing = Drawing::new();
+        let title = format!("opening as {}@{version}", dialect.name);
+        drawing.print(&headline(&title, &shown(target), drawing.width));
+        Self(drawing)
     }
 
     /// Prints a page with one table: the openings as several clients.
     pub(super) fn summary(records: &[Record]) -> Result<(), CommandError> {
-        let mut page = Self::blank();
+        let mut drawing = Drawing::new();
         let mut text = String::new();
         if let Some(record) = records.first() {
-            text.push_str(&headline("opening as every client", &record.target, page.width));
+            text.push_str(&headline("opening as every client", &shown(&record.target), drawing.width));
         }
-        attempts(records, page.width, &mut text);
+        attempts(records, drawing.width, &mut text);
         let (hints, stderr) = hints_for_all(records);
         if !hints.is_empty() {
-            remarks(&hints, stderr, page.width, &mut text);
+            remarks(&hints, stderr, drawing.width, &mut text);
             text.push('\n');
         }
-        page.print(&text);
-        written(page.written)
+        drawing.print(&text);
+        written(drawing.written)
     }
 
-    /// Draws one message: an arrow, and its text under it.
-    pub(super) fn message(&mut self, message: &RecordedLine) {
-        let mut text = String::new();
-        if !self.has_messages {
-            self.has_messages = true;
-            let _ = writeln!(text, "  client{:>1$}", "server", self.lane - 2);
-        }
-        if message.is_message {
-            self.end_garbage(&mut text);
-        } else {
-            self.garbage += 1;
-            if self.garbage > GARBAGE {
-                return;
-            }
-        }
-        self.arrow(message, &mut text);
-        self.print(&text);
+    /// Draws one message.
+    pub(super) fn message(&mut self, line: &RecordedLine) {
+        let RecordedLine { from, is_message, label, text, at } = line;
+        let (from, is_message) = (*from, *is_message);
+        self.0.message(&DrawnLine { from, is_message, label, text, ms: millis(*at) });
     }
 
     /// Ends with the table and the verdict.
-    pub(super) fn finish(mut self, record: &Record) -> Result<(), CommandError> {
+    pub(super) fn finish(self, record: &Record) -> Result<(), CommandError> {
+        let Self(mut drawing) = self;
         let mut text = String::new();
-        self.end_garbage(&mut text);
-        if self.has_messages {
+        drawing.end_garbage(&mut text);
+        if drawing.has_messages {
             text.push('\n');
         }
         if let Verdict::Opened(agreement) = &record.verdict {
-            table(agreement, self.width, &mut text);
-            menu(record.dialect, agreement, self.width, &mut text);
+            table(agreement, drawing.width, &mut text);
+            menu(record.dialect, agreement, drawing.width, &mut text);
         }
-        verdict(record, self.width, &mut text);
-        self.print(&text);
-        written(self.written)
-    }
-
-    fn arrow(&self, message: &RecordedLine, text: &mut String) {
-        let lane = self.lane;
-        let label = pieces(&label(message), lane - 8).swap_remove(0);
-        let dashes = "─".repeat(lane - 4 - columns(&label));
-        let at = match millis(message.at) {
-            ms @ ..1e5 => format!("{ms:>0$.1} ms", TIME - 3),
-            ms => format!("{:>1$.1} s", ms / 1e3, TIME - 2),
-        };
-        // Writing to a String cannot fail.
-        let _ = match message.from {
-            Side::Client => writeln!(text, "    │─ {STRONG}{label}{STRONG:#} {dashes}▶│{FAINT}{at}{FAINT:#}"),
-            Side::Server => writeln!(text, "    │◀{dashes} {STRONG}{label}{STRONG:#} ─│{FAINT}{at}{FAINT:#}"),
-        };
-        for row in wrap(&plain(&message.text), lane - 2, ROWS) {
-            let blanks = " ".repeat((lane - 1).saturating_sub(columns(&row)));
-            let _ = writeln!(text, "    │ {FAINT}{row}{FAINT:#}{blanks}│");
-        }
-    }
-
-    fn end_garbage(&mut self, text: &mut String) {
-        let hidden = std::mem::take(&mut self.garbage).saturating_sub(GARBAGE);
-        if hidden > 0 {
-            let _ = writeln!(text, "    │ … and {hidden} more lines that are no messages");
-        }
-    }
-
-    fn print(&mut self, text: &str) {
-        if self.written.is_ok() {
-            let mut stdout = anstream::stdout();
-            let text = redact(text);
-            self.written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-        }
+        verdict(record, drawing.width, &mut text);
+        drawing.print(&text);
+        written(drawing.written)
     }
 }
 
@@ -168,21 +86,6 @@ fn shown(target: &Target) -> String {
         "gladhand".clone_into(first);
     }
     redact_words(&words).join(" ")
-}
-
-/// The first lines of a page: a title and the server.
-fn headline(title: &str, target: &Target, width: usize) -> String {
-    let target = plain(&shown(target));
-    let mut text = format!("\n{STRONG}{title}{STRONG:#}");
-    if columns(title) + 2 + columns(&target) <= width {
-        let _ = write!(text, "  {FAINT}{target}{FAINT:#}");
-    } else {
-        for row in fitted(&target, width - 2) {
-            let _ = write!(text, "\n  {FAINT}{row}{FAINT:#}");
-        }
-    }
-    text.push_str("\n\n");
-    text
 }
 
 /// Every capability with what both sides said of it and what survived.
@@ -313,34 +216,4 @@ fn attempts(records: &[Record], width: usize, text: &mut String) {
         write_labelled(text, &format!("  {:<widest$}  {style}{word:<3}{style:#}  ", name(record)), &line, width);
     }
     text.push('\n');
-}
-
-/// A short label for a message: its method or type, and its id as it was written.
-fn label(message: &RecordedLine) -> String {
-    let Ok(members) = Members::parse(&message.text) else { return "not a message".to_owned() };
-    let word = ["method", "type", "tool"].iter().find_map(|name| members.str(name));
-    let what = match word {
-        Some(word) => plain(&word),
-        None if members.has("error") => "error".to_owned(),
-        None if members.has("result") => "result".to_owned(),
-        None => "message".to_owned(),
-    };
-    // Random ids carry no meaning for a reader.
-    match members.some("id").map(|raw| plain(raw.get())).filter(|id| id.chars().count() <= 12) {
-        Some(id) => format!("{what} #{id}"),
-        None => what,
-    }
-}
-
-/// Breaks text into at most `rows` rows of `width` columns; the last one says if there was more.
-fn wrap(text: &str, width: usize, rows: usize) -> Vec<String> {
-    let mut wrapped = pieces(text, width);
-    if wrapped.len() > rows {
-        wrapped.truncate(rows);
-        if let Some(last) = wrapped.last_mut() {
-            last.pop();
-            last.push('…');
-        }
-    }
-    wrapped
 }

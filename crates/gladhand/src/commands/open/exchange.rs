@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::{Agreement, Refusal, Side};
-use gladhand_core::wire::Members;
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_dialects::{ClientSetup, Dialect, Stop};
 use gladhand_redaction::redact;
 use tokio::sync::mpsc;
 
+use crate::commands::shared::drawing::{describe, label};
 use crate::commands::shared::opened_server::Access;
 use crate::config::env;
 use gladhand_client::http_client::{Endpoint, HttpClient, Style};
@@ -62,7 +62,7 @@ pub(super) struct Record {
     pub(super) messages: Vec<RecordedLine>,
     /// Lines that came after the first thousand and were not kept.
     pub(super) unrecorded: usize,
-    /// Lines of the server that are no JSON object: stdout is for messages.
+    /// Lines of the server that are no messages: stdout is for messages.
     pub(super) no_messages: usize,
     /// Bytes that the server wrote and did not end with a newline.
     pub(super) unfinished: usize,
@@ -126,8 +126,10 @@ impl Record {
 pub(super) struct RecordedLine {
     /// Who sent it.
     pub(super) from: Side,
-    /// Whether it is a JSON object at all.
+    /// Whether it is a message of a dialect.
     pub(super) is_message: bool,
+    /// Its method or type, and its id.
+    pub(super) label: String,
     /// Its text; bad UTF-8 replaced.
     pub(super) text: String,
     /// Since the beginning.
@@ -239,7 +241,9 @@ impl Recorder<'_> {
             return;
         }
         let at = at.saturating_duration_since(self.started);
-        let line = RecordedLine { from, is_message: Members::parse(&text).is_ok(), text, at };
+        let summary = describe(Some(self.record.dialect), &text);
+        let (is_message, label) = (summary.is_some(), label(summary.as_ref()));
+        let line = RecordedLine { from, is_message, label, text, at };
         if !line.is_message {
             self.record.no_messages += 1;
         }

@@ -1,9 +1,11 @@
 //! Code that several commands share. No file here is a command.
 
 pub(crate) mod arguments;
+pub(crate) mod drawing;
 pub(crate) mod existence_checks;
 pub(crate) mod hidden_tools;
 pub(crate) mod opened_server;
+pub(crate) mod recordings;
 pub(crate) mod references;
 pub(crate) mod result_output;
 pub(crate) mod settings;

@@ -1,0 +1,128 @@
+//! A recording as one HTML page to attach to an issue.
+//!
+//! The page makes no request and has no script. Its Content-Security-Policy allows its own style sheet by hash and
+//! nothing else, so text of a peer that looked like HTML could load nothing even if it were not escaped. It is.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gladhand_core::negotiation::Side;
+use gladhand_core::time::Utc;
+use gladhand_core::wire::invisible::{Layout, escape};
+use gladhand_redaction::redact;
+use ring::digest::{SHA256, digest};
+
+use super::filter::Filter;
+use crate::commands::shared::recordings::{Line, Recording, Session, duration};
+
+const STYLE: &str = include_str!("page.css");
+
+/// The end of the year 9999, in milliseconds since 1970. Later times are shown as numbers.
+const LAST_YEAR_MS: u64 = 253_402_300_799_999;
+
+/// The whole page.
+pub(super) fn page(recording: &Recording, filter: &Filter) -> String {
+    let header = &recording.header;
+    let hash = STANDARD.encode(digest(&SHA256, STYLE.as_bytes()));
+    let command = text(&header.command.join(" "));
+    let started = match header.started_ms {
+        ms @ ..=LAST_YEAR_MS => Utc::since_1970(Duration::from_millis(ms)).to_string(),
+        ms => format!("{ms} ms after 1970"),
+    };
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{hash}'; \
+         base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Recording: {title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>Recording</h1>\n",
+        title = if command.is_empty() { "gladhand" } else { &command },
+    );
+    if !command.is_empty() {
+        push(&mut page, format_args!("<p><code>{command}</code></p>\n"));
+    }
+    let version = text(&header.version);
+    push(&mut page, format_args!("<p class=\"faint\">Recorded by gladhand {version} from {started}</p>\n"));
+    for remark in recording.remarks() {
+        push(&mut page, format_args!("<p class=\"bad\">{}</p>\n", text(&remark)));
+    }
+    let sessions = recording.sessions.iter().map(|session| (session, filter.shown(session)));
+    let sessions: Vec<_> = sessions.filter(|(_, shown)| !filter.is_partial() || !shown.is_empty()).collect();
+    if sessions.len() > 1 {
+        page.push_str("<nav aria-label=\"Sessions\">\n<ol>\n");
+        for (number, (session, shown)) in sessions.iter().enumerate() {
+            let (title, count) = (text(&session.title()), shown.len());
+            push(&mut page, format_args!("<li><a href=\"#s{number}\">{title}</a> "));
+            push(&mut page, format_args!("<span class=\"faint\">{count} messages</span></li>\n"));
+        }
+        page.push_str("</ol>\n</nav>\n");
+    }
+    for (number, (session, shown)) in sessions.iter().enumerate() {
+        let (title, facts) = (text(&session.title()), text(&session.facts()));
+        push(&mut page, format_args!("<section>\n<h2 id=\"s{number}\">{title}</h2>\n"));
+        push(&mut page, format_args!("<p class=\"faint\">{facts}</p>\n<ol>\n"));
+        shown.iter().for_each(|at| line(&mut page, session, &session.lines[*at]));
+        page.push_str("</ol>\n</section>\n");
+    }
+    page.push_str("</main>\n</body>\n</html>\n");
+    page
+}
+
+fn line(page: &mut String, session: &Session, line: &Line) {
+    let (class, from) = match line.from {
+        Side::Client => ("client", "client →"),
+        Side::Server => ("server", "← server"),
+    };
+    let label = match &line.tool {
+        Some(tool) => format!("{}: {tool}", line.label),
+        None => line.label.clone(),
+    };
+    let bad = if line.is_error { " class=\"bad\"" } else { "" };
+    let time = duration(line.ms - session.first_ms);
+    push(page, format_args!("<li><details class=\"{class}\"><summary><span class=\"from\">{from}</span> "));
+    push(page, format_args!("<span{bad}>{}</span> <span class=\"faint time\">{time}</span></summary>", text(&label)));
+    push(page, format_args!("<pre>{}</pre></details></li>\n", text(&pretty(line))));
+}
+
+/// JSON with line breaks, if it can be parsed; else as it is.
+fn pretty(line: &Line) -> String {
+    let parsed = line.is_json.then(|| serde_json::from_str::<serde_json::Value>(&line.text).ok()).flatten();
+    parsed.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| line.text.clone())
+}
+
+/// Text as HTML: no secrets, no invisible characters, no markup.
+fn text(text: &str) -> String {
+    let text = redact(text);
+    let mut html = String::with_capacity(text.len());
+    for c in escape(&text, Layout::Lines).chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            c => html.push(c),
+        }
+    }
+    html
+}
+
+fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = page.write_fmt(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_no_markup_and_nothing_invisible() {
+        let hostile = "<script>\"'&</script>\u{1b}[2J\u{202e}\u{0}";
+        let shown = text(hostile);
+        assert!(shown.starts_with("&lt;script&gt;&quot;&#39;&amp;&lt;/script&gt;"), "{shown}");
+        assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{0}', '<', '"']), "{shown}");
+    }
+}

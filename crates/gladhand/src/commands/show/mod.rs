@@ -1,0 +1,151 @@
+//! `gladhand show`: a recording as the drawing that `open` makes, as JSON, or as one HTML page.
+
+mod filter;
+mod follow;
+mod html;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, ValueHint};
+
+use crate::commands::shared::drawing::{Drawing, DrawnLine, FAINT, STRONG, headline};
+use crate::commands::shared::recordings::{Line, Recording, Session};
+use crate::commands::{CommandError, note, print_report, written};
+use crate::exit::Exit;
+use crate::terminal::layout::write_labelled;
+use crate::terminal::text::plain;
+
+use filter::Filter;
+
+const SHOW_HELP: &str = "\
+Draws each session: who, dialect, revision and duration, then an arrow for each
+message with its method, id and time. A filter for messages keeps a request
+together with its response. The other parts of a rotated recording (FILE.1,
+FILE.2 and so on) are read too.
+
+Examples:
+  gladhand show session.ndjson
+  gladhand show session.ndjson --session client-1 --full
+  gladhand show session.ndjson --method 'tools/*' --errors
+  gladhand show session.ndjson --tool echo --json
+  gladhand show session.ndjson --follow
+  gladhand show session.ndjson --html session.html";
+
+/// Options of `show`.
+#[derive(Debug, Args)]
+#[command(after_help = SHOW_HELP)]
+pub struct ShowArgs {
+    /// The recording.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Show only this session.
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Show only messages of this method or type; `*` matches any characters.
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// Show only calls of this tool; `*` matches any characters.
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Show only errors, failed calls, and the requests that they answer.
+    #[arg(long)]
+    pub errors: bool,
+    /// Show whole messages.
+    #[arg(long)]
+    pub full: bool,
+    /// Keep reading a file that is still being written, until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["json", "html"])]
+    pub follow: bool,
+    /// Print one JSON object instead of the drawing.
+    #[arg(long, conflicts_with = "html")]
+    pub json: bool,
+    /// Write one self-contained page to this file instead of the drawing; `-` is stdout.
+    #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+}
+
+/// Shows a recording.
+pub fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
+    let filter = Filter::new(args);
+    if args.follow {
+        return follow::run(args, &filter);
+    }
+    let mut recording = Recording::read(&args.file)?;
+    if let Some(id) = &args.session {
+        let known: Vec<_> = recording.sessions.iter().map(|session| plain(&session.id)).collect();
+        recording.sessions.retain(|session| session.id == *id);
+        if recording.sessions.is_empty() {
+            let error = CommandError::usage(anyhow!("the recording has no session `{}`", plain(id)));
+            return Err(error.hint(format!("its sessions: {}", known.join(", "))));
+        }
+    }
+    if args.json {
+        return print_report(report::report(&recording, &filter), None);
+    }
+    if let Some(out) = &args.html {
+        let page = html::page(&recording, &filter);
+        if out.as_os_str() == "-" {
+            crate::commands::print_data(&page)?;
+        } else {
+            fs_err::write(out, page).context("cannot write the page")?;
+        }
+    } else {
+        draw(&recording, &filter, args.full)?;
+    }
+    recording.remarks().iter().for_each(|remark| note(&format!("warning: {remark}")));
+    Ok(Exit::Success.into())
+}
+
+fn draw(recording: &Recording, filter: &Filter, is_full: bool) -> Result<(), CommandError> {
+    let mut drawing = new_drawing(is_full);
+    let title = format!("recording of gladhand {}", plain(&recording.header.version));
+    drawing.print(&headline(&title, &recording.header.command.join(" "), drawing.width));
+    for session in &recording.sessions {
+        let shown = filter.shown(session);
+        if filter.is_partial() && shown.is_empty() {
+            continue;
+        }
+        drawing.print(&session_head(session, drawing.width));
+        drawing.has_messages = false;
+        for at in shown {
+            draw_line(&mut drawing, &session.lines[at], session.first_ms);
+        }
+        let mut text = String::new();
+        drawing.end_garbage(&mut text);
+        text.push('\n');
+        drawing.print(&text);
+        if drawing.written.is_err() {
+            break;
+        }
+    }
+    written(drawing.written)
+}
+
+fn new_drawing(is_full: bool) -> Drawing {
+    let drawing = Drawing::new();
+    if is_full { drawing.full() } else { drawing }
+}
+
+fn session_head(session: &Session, width: usize) -> String {
+    let mut text = String::new();
+    for row in crate::terminal::layout::fitted(&plain(&session.title()), width) {
+        text.push_str(&format!("{STRONG}{row}{STRONG:#}\n"));
+    }
+    write_labelled(&mut text, &format!("  {FAINT}with{FAINT:#} "), &plain(&session.facts()), width);
+    text.push('\n');
+    text
+}
+
+fn draw_line(drawing: &mut Drawing, line: &Line, begin_ms: f64) {
+    drawing.message(&DrawnLine {
+        from: line.from,
+        // Lines of the standard error output are expected, and not counted as mistakes.
+        is_message: line.kind.is_some() || line.is_stderr,
+        label: &line.label,
+        text: &line.text,
+        ms: (line.ms - begin_ms).max(0.0),
+    });
+}
