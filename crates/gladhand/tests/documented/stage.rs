@@ -11,7 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::support::{PATIENCE, gladhand};
+use crate::support::{MCP_INITIALIZED, PATIENCE, Process, gladhand, mcp_initialize};
 
 /// A server of the handshake era, with what the commands on the pages ask of it.
 const EVERYTHING: &str = include_str!("stand-ins/everything.sh");
@@ -58,6 +58,7 @@ impl Stage {
             std::fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).expect("it is ours");
         }
         std::fs::write(folder.path().join("work/question.txt"), "parrots\n").expect("there is room for a file");
+        std::fs::write(folder.path().join("work/session.ndjson"), recording()).expect("there is room for a file");
         let known = r#"{"mcpServers": {"everything": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything@2026.7.4"]}}}"#;
         std::fs::write(folder.path().join("home/.cursor/mcp.json"), known).expect("there is room for a file");
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -118,6 +119,26 @@ impl Stage {
         let written = std::fs::read_to_string(output).expect("text");
         (status.code(), written.replace(BY_VARIABLE, BY_ITSELF))
     }
+}
+
+/// A recording of a client that lists the tools of our own server.
+fn recording() -> String {
+    let mut server = Process::serve(&[]);
+    let mut lines = vec![json!({"gladhand_recording": 1, "version": "0.1.0", "started_ms": 0}).to_string()];
+    let mut record = |from: &str, line: &str| {
+        let ms = lines.len();
+        lines.push(format!(r#"{{"ms":{ms},"session":"client-1","from":"{from}","dialect":"mcp","message":{line}}}"#));
+    };
+    for request in [&mcp_initialize("2025-11-25"), r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#] {
+        record("client", request);
+        record("server", &server.ask(request).to_string());
+        if request.contains("initialize") {
+            server.send(MCP_INITIALIZED);
+            record("client", MCP_INITIALIZED);
+        }
+    }
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 /// A server of models that has one, and always the same answer.

@@ -25,6 +25,9 @@ use crate::terminal::text::plain;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
+/// Among how many of the latest exchanges the one is looked for that a server message is about.
+const MOST_OPEN: usize = 1000;
+
 /// The error code of JSON-RPC for a method that the recording does not have.
 const METHOD_NOT_FOUND: i32 = -32601;
 
@@ -73,6 +76,8 @@ struct Exchange {
     request: usize,
     /// The places of the server messages, and of the answers to server requests, in order.
     lines: Vec<usize>,
+    /// The progress token of the request.
+    token: Option<String>,
     is_answered: bool,
     is_used: bool,
 }
@@ -172,9 +177,11 @@ impl RecordedServer {
             let recorded = comparable(&self.session.lines[exchange.request].text);
             compare(&recorded, &live, &IGNORED, &mut Bindings::default())
         };
-        let same: Vec<_> = named.clone().filter(|(_, exchange)| differences(exchange).is_empty()).collect();
-        if let Some((at, _)) = same.iter().find(|(_, exchange)| !exchange.is_used).or(same.last()) {
-            return Ok(*at);
+        let is_same = |exchange: &Exchange| differences(exchange).is_empty();
+        let unused = named.clone().find(|(_, exchange)| !exchange.is_used && is_same(exchange));
+        let repeated = || named.clone().rev().find(|(_, exchange)| exchange.is_used && is_same(exchange));
+        if let Some((at, _)) = unused.or_else(repeated) {
+            return Ok(at);
         }
         // The opening differs with the client: its name, its capabilities.
         let opening = self.exchanges.iter().position(|exchange| {
@@ -295,7 +302,8 @@ fn exchanges(session: &Session) -> (Vec<Exchange>, Vec<usize>) {
             Side::Client if is_answer && !is_batch => line.answers.and_then(|request| owners[request]),
             Side::Client if line.kind.is_some() => {
                 owners[at] = Some(exchanges.len());
-                exchanges.push(Exchange { request: at, lines: Vec::new(), is_answered: false, is_used: false });
+                let token = progress_token(&line.text).map(|token| token.get().to_owned());
+                exchanges.push(Exchange { request: at, lines: Vec::new(), token, is_answered: false, is_used: false });
                 continue;
             }
             // It is no message.
@@ -322,14 +330,16 @@ fn exchanges(session: &Session) -> (Vec<Exchange>, Vec<usize>) {
 fn about(session: &Session, exchanges: &[Exchange], at: usize) -> Option<usize> {
     let line = &session.lines[at];
     let request = |exchange: &Exchange| &session.lines[exchange.request];
-    let token = progress_token(&line.text).map(|token| token.get());
-    let names = |exchange: &&Exchange| {
-        let asked = request(exchange);
-        let is_id = line.kind == Some(FrameKind::Notice) && line.id.is_some() && line.id == asked.id;
-        is_id || token.is_some() && progress_token(&asked.text).map(|token| token.get()) == token
+    let token = progress_token(&line.text).map(|token| token.get().to_owned());
+    let names = |exchange: &Exchange| {
+        let is_id = line.kind == Some(FrameKind::Notice) && line.id.is_some() && line.id == request(exchange).id;
+        is_id || token.is_some() && exchange.token == token
     };
-    let is_open = |exchange: &&Exchange| !exchange.is_answered && request(exchange).kind != Some(FrameKind::Notice);
-    let last = |test: &dyn Fn(&&Exchange) -> bool| exchanges.iter().rposition(|exchange| test(&exchange));
+    let is_open = |exchange: &Exchange| !exchange.is_answered && request(exchange).kind != Some(FrameKind::Notice);
+    let last = |test: &dyn Fn(&Exchange) -> bool| {
+        let recent = exchanges.iter().enumerate().rev().take(MOST_OPEN);
+        recent.filter(|(_, exchange)| test(exchange)).map(|(at, _)| at).next()
+    };
     last(&names).or_else(|| last(&is_open)).or_else(|| exchanges.len().checked_sub(1))
 }
 

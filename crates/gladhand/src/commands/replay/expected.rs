@@ -3,7 +3,7 @@
 //! A live message is compared with the next recorded one of its lane: answers by the id of their request, requests by
 //! method, notifications by method and the request that they are about. Between lanes the order is free.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::wire::{FrameKind, FrameSummary};
@@ -66,7 +66,7 @@ pub(super) struct Expected<'s> {
     session: &'s Session,
     lanes: HashMap<Lane, VecDeque<usize>>,
     /// Recorded lines that have not arrived and are still waited for.
-    awaited: Vec<usize>,
+    awaited: BTreeSet<usize>,
     /// Recorded ids of server requests, with the live ones.
     ids: HashMap<String, String>,
     bindings: Bindings,
@@ -80,12 +80,12 @@ pub(super) struct Expected<'s> {
 impl<'s> Expected<'s> {
     pub(super) fn new(session: &'s Session, dialect: &'static Dialect) -> Self {
         let mut lanes: HashMap<_, VecDeque<_>> = HashMap::new();
-        let mut awaited = Vec::new();
+        let mut awaited = BTreeSet::new();
         for (at, line) in session.lines.iter().enumerate() {
             if line.from == Side::Server && !line.is_stderr {
                 let summary = describe(Some(dialect), &line.text);
                 lanes.entry(Lane::of(summary.as_ref(), &line.text)).or_default().push_back(at);
-                awaited.push(at);
+                awaited.insert(at);
             }
         }
         let (ids, bindings, findings) = (HashMap::new(), Bindings::default(), Vec::new());
@@ -99,7 +99,7 @@ impl<'s> Expected<'s> {
 
     /// Gives up the messages before a place.
     pub(super) fn give_up_before(&mut self, at: usize) {
-        self.awaited.retain(|awaited| *awaited >= at);
+        self.awaited = self.awaited.split_off(&at);
     }
 
     /// Compares a live message.
@@ -115,7 +115,7 @@ impl<'s> Expected<'s> {
             return;
         };
         self.compared += 1;
-        self.awaited.retain(|awaited| *awaited != at);
+        self.awaited.remove(&at);
         let recorded = &self.session.lines[at];
         let is_request = matches!(lane, Lane::Request(_));
         if let (true, Some(id), Some(live)) = (is_request, &recorded.id, summary.and_then(|summary| summary.id)) {

@@ -19,6 +19,9 @@ use crate::commands::shared::recordings::{Line, Recording, Session, duration};
 
 const STYLE: &str = include_str!("page.css");
 
+/// How many levels of JSON are indented.
+const DEEPEST: usize = 20;
+
 /// The end of the year 9999, in milliseconds since 1970. Later times are shown as numbers.
 const LAST_YEAR_MS: u64 = 253_402_300_799_999;
 
@@ -86,10 +89,53 @@ fn line(page: &mut String, session: &Session, line: &Line) {
     push(page, format_args!("<pre>{}</pre></details></li>\n", text(&pretty(line))));
 }
 
-/// JSON with line breaks, if it can be parsed; else as it is.
+/// JSON with line breaks, members and numbers as they were written. Other text as it is.
 fn pretty(line: &Line) -> String {
-    let parsed = line.is_json.then(|| serde_json::from_str::<serde_json::Value>(&line.text).ok()).flatten();
-    parsed.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| line.text.clone())
+    if !line.is_json {
+        return line.text.clone();
+    }
+    let (mut shown, mut depth, mut is_string, mut is_escaped) = (String::new(), 0_usize, false, false);
+    let next = |shown: &mut String, depth: usize| {
+        shown.push('\n');
+        shown.push_str(&"  ".repeat(depth.min(DEEPEST)));
+    };
+    let mut rest = line.text.chars().filter(|c| !c.is_control()).peekable();
+    while let Some(c) = rest.next() {
+        if is_string {
+            shown.push(c);
+            (is_string, is_escaped) = (c != '"' || is_escaped, c == '\\' && !is_escaped);
+            continue;
+        }
+        match c {
+            ' ' => {}
+            '{' | '[' => {
+                shown.push(c);
+                while rest.next_if_eq(&' ').is_some() {}
+                match rest.next_if(|next| matches!(next, '}' | ']')) {
+                    Some(end) => shown.push(end),
+                    None => {
+                        depth += 1;
+                        next(&mut shown, depth);
+                    }
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                next(&mut shown, depth);
+                shown.push(c);
+            }
+            ',' => {
+                shown.push(c);
+                next(&mut shown, depth);
+            }
+            ':' => shown.push_str(": "),
+            c => {
+                is_string = c == '"';
+                shown.push(c);
+            }
+        }
+    }
+    shown
 }
 
 /// Text as HTML: no secrets, no invisible characters, no markup.
