@@ -217,8 +217,9 @@ impl Mounted {
         let remembered_in = self.memory.file(name, &target);
         let (connection_budget, isolated) = (self.connection_budget.clone(), config.isolated);
         let client_roots = config.client_roots.clone();
+        let (name, list_wait) = (name.to_owned(), Some(Spec::USUAL_LIST_WAIT));
         let spec =
-            Spec { name: name.to_owned(), target, options, isolated, client_roots, connection_budget, remembered_in };
+            Spec { name, target, options, isolated, client_roots, connection_budget, list_wait, remembered_in };
         Some(Arc::new(UpstreamProvider::new(spec)))
     }
 }
