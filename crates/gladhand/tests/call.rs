@@ -360,7 +360,7 @@ fn no_hint_promises_what_a_bridge_cannot_do() {
     let failing_hint = format!("`gladhand open -- sh -c {failing}` shows what it was sent and what it answered");
     for (client, server, code, hint) in [
         ("auto", &["sleep", "100"][..], 4, "`gladhand open -- sleep 100` shows what it was sent and what it answered"),
-        ("auto", &["cat"], 3, "`gladhand open -- cat` shows what it was sent and what it answered"),
+        ("auto", &["cat"], 3, "`gladhand open --as all -- cat` shows which dialects and revisions it speaks"),
         ("mcp@2025-06-18", &["cat"], 3, "`gladhand open --as all -- cat` shows which dialects and revisions it speaks"),
         ("auto", &["false"], 4, "`gladhand open -- false` shows what it was sent and what it answered"),
         ("auto", &["sh", "-c", failing], 4, &failing_hint),

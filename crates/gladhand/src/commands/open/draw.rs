@@ -26,7 +26,7 @@ const FAINT: Style = Style::new().dimmed();
 const STRONG: Style = Style::new().bold();
 
 /// The width of drawings if the width of the terminal is unknown.
-const USUAL_WIDTH: usize = 100;
+const USUAL_WIDTH: usize = 80;
 
 /// How many rows of a message are shown; `--json` has all of it.
 const ROWS: usize = 6;

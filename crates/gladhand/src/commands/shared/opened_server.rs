@@ -209,7 +209,6 @@ impl Plan {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // `open` has no options for the configuration.
         let shown = if self.own_options.is_empty() { self.shown() } else { typed(&self.target) };
-        let speak = self.options.speak;
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
             let (mut options, timeout) = (self.options, self.timeout);
@@ -248,7 +247,7 @@ impl Plan {
                 }
                 stop = signals.next() => return Ok(stopped(stop)),
             };
-            let upstream = opened.map_err(|error| not_open(&error, &self.target, speak, &shown))?;
+            let upstream = opened.map_err(|error| not_open(&error, &self.target, &shown))?;
             let (done, close_timeout) = tokio::select! {
                 done = work(upstream.clone()) => (done, Duration::MAX),
                 stop = signals.next() => (Ok(stopped(stop)), AFTER_INTERRUPT),
@@ -413,8 +412,8 @@ pub(in crate::commands) fn credentials() -> Credentials<'static> {
 }
 
 /// The reader of a hint: the user of a command that names the server, as in `server`.
-pub(in crate::commands) fn hint_for(server: &str, speak: Speak) -> HintFor<'_> {
-    HintFor::CommandLine { server, speak, credentials: credentials() }
+pub(in crate::commands) fn hint_for(server: &str) -> HintFor<'_> {
+    HintFor::CommandLine { server, credentials: credentials() }
 }
 
 /// A server as it is typed behind a command.
@@ -426,8 +425,8 @@ pub(in crate::commands) fn typed(target: &Target) -> String {
 }
 
 /// The error of a command that got no session. `shown` is the server as it is typed behind a command.
-fn not_open(error: &OpenError, target: &Target, speak: Speak, shown: &str) -> CommandError {
-    let hint = error.hint(target, hint_for(shown, speak));
+fn not_open(error: &OpenError, target: &Target, shown: &str) -> CommandError {
+    let hint = error.hint(target, hint_for(shown));
     CommandError::new(crate::commands::exit_of(error), anyhow!(error.to_string())).code(error.word()).hint(hint)
 }
 
