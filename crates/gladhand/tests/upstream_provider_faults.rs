@@ -170,11 +170,11 @@ fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
 
 /// A shell script as an upstream.
 fn scripted(script: &str, list_wait: Option<Duration>) -> Arc<UpstreamProvider> {
-    let target = Target::parse(&["sh", "-c", script].map(str::to_owned)).unwrap();
+    let target = Target::parse(&["sh", "-c", script].map(str::to_owned)).expect("a command");
     let spec = Spec {
         name: "slow".to_owned(),
         target,
-        options: Options { speak: Speak::parse("mcp@2025-11-25").unwrap(), ..Options::default() },
+        options: Options { speak: Speak::parse("mcp@2025-11-25").expect("a dialect"), ..Options::default() },
         isolated: false,
         client_roots: Vec::new(),
         connection_budget: ConnectionBudget::default(),
