@@ -21,6 +21,9 @@ pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
 pub const PASSPHRASE: &str = "GLADHAND_PASSPHRASE";
 /// The configuration files of all outer instances, so that a nested instance can detect recursion.
 pub const WITHIN: &str = "GLADHAND_WITHIN";
+/// How long our own server waits for upstreams before it answers a command of ours, in milliseconds, and the name of the
+/// tool that the command needs.
+pub const LIST_WAIT: &str = "GLADHAND_LIST_WAIT";
 /// The address of the service that searches the web for the agent.
 pub const EXA_BASE: &str = "GLADHAND_EXA_BASE";
 /// The prefix of environment variables that hold secrets.
@@ -28,7 +31,7 @@ pub const SECRET: &str = "GLADHAND_SECRET_";
 
 /// Whether this variable is withheld from every program that we start: upstreams, tools of the agent, the browser.
 pub fn is_never_passed_on(name: &OsStr) -> bool {
-    [A2E_TOKEN, MCP_TOKEN, PASSPHRASE].iter().any(|ours| name == *ours)
+    [A2E_TOKEN, MCP_TOKEN, PASSPHRASE, LIST_WAIT].iter().any(|ours| name == *ours)
         || name.as_encoded_bytes().starts_with(SECRET.as_bytes())
 }
 

@@ -139,6 +139,39 @@ fn an_upstream_that_is_not_available_is_told_once_and_only_where_it_matters() {
 }
 
 #[test]
+fn an_upstream_that_says_nothing_is_named_and_delays_no_call_of_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, good) = (folder.path().join("gladhand.toml"), folder.path().join("good.toml"));
+    std::fs::write(&good, "[toolbox]\nenabled = true\n").expect("it can be written");
+    let program = gladhand().get_program().to_str().expect("text").to_owned();
+    let config = format!(
+        "[upstreams.quiet]\ncommand = ['sleep', '1000']\n[upstreams.good]\ncommand = ['{program}', 'serve', '--config', '{}']\n",
+        good.display()
+    );
+    std::fs::write(&file, config).expect("it can be written");
+    let run = |data: &str, arguments: &[&str]| {
+        let mut command = gladhand();
+        command.args(arguments).arg("--config").arg(&file).env("GLADHAND_DATA_DIR", folder.path().join(data));
+        output(command)
+    };
+    let begun = Instant::now();
+    let (code, said, errors) = run("a", &["call", "good__echo", "message=hi"]);
+    assert_eq!((code, said.as_str(), errors.as_str()), (Some(0), "hi\n", ""));
+    assert!(begun.elapsed().as_secs() < 12, "it does not wait for `quiet`");
+    // The timeout does not end the list before the wait for `quiet` is over.
+    let (code, report, errors) = run("a", &["tools", "--json", "--timeout", "4"]);
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let unavailable = report["unavailable"].as_array().expect("a list");
+    assert_eq!((code, unavailable.len()), (Some(0), 1), "{report}");
+    assert_eq!(unavailable[0]["name"], "quiet");
+    assert_eq!(errors, format!("warning: {}\n", unavailable[0]["message"].as_str().expect("text")));
+    assert!(report["tools"].as_array().expect("a list").iter().any(|tool| tool["name"] == "good__echo"));
+    let (code, _, errors) = run("a", &["call", "quiet__x", "--timeout", "2"]);
+    assert_eq!(code, Some(4));
+    assert!(errors.starts_with("error: upstream quiet: it has not opened yet (for "), "{errors}");
+}
+
+#[test]
 fn without_a_server_a_missing_tool_is_told_of_those_that_were_asked() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, _, errors) = without_tickets(folder.path(), &["call", "get-sum", "a=1", "b=2"]);
@@ -327,7 +360,7 @@ fn no_hint_promises_what_a_bridge_cannot_do() {
     let failing_hint = format!("`gladhand open -- sh -c {failing}` shows what it was sent and what it answered");
     for (client, server, code, hint) in [
         ("auto", &["sleep", "100"][..], 4, "`gladhand open -- sleep 100` shows what it was sent and what it answered"),
-        ("auto", &["cat"], 3, "`gladhand open -- cat` shows what it was sent and what it answered"),
+        ("auto", &["cat"], 3, "`gladhand open --as all -- cat` shows which dialects and revisions it speaks"),
         ("mcp@2025-06-18", &["cat"], 3, "`gladhand open --as all -- cat` shows which dialects and revisions it speaks"),
         ("auto", &["false"], 4, "`gladhand open -- false` shows what it was sent and what it answered"),
         ("auto", &["sh", "-c", failing], 4, &failing_hint),

@@ -467,6 +467,14 @@ fn running(pid: &str) -> Option<String> {
     (!state.is_empty() && !state.contains(") Z ")).then_some(state)
 }
 
+#[test]
+fn a_program_that_repeats_its_input_is_called_no_server() {
+    let output = open(&["--as", "mcp@2025-06-18"], Some("cat")).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("it is no server") && !shown.contains("--as all"), "{shown}");
+    assert!(shown.lines().all(|line| line.width() <= 80), "not wider than a usual terminal: {shown}");
+}
+
 /// A server that repeats the token that it receives, in every place where it can.
 const PARROT: &str = r#"read -r line; token=$(printf '%s' "$line" | sed 's/.*"auth_token":"\([^"]*\)".*/\1/')
 id=$(printf '%s' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')

@@ -9,12 +9,12 @@ mod client;
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gladhand::Service;
 use gladhand::dialects::Stop;
-use gladhand::hub::{Hub, Mount};
-use gladhand::upstream::{Options, Target};
+use gladhand::hub::{Hub, Mount, Represented as _, ServerProvider as _};
+use gladhand::upstream::{Options, Speak, Target};
 use gladhand::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
 use gladhand_server::http::Http;
 use rustix::process::Signal;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use bridge::{Bridge, answer, command, signal, until, upstreams};
 use client::{Connection, open_session, stateless_call};
-use support::{MCP_INITIALIZED, Process, example, mcp_call, mcp_initialize};
+use support::{MCP_INITIALIZED, PATIENCE, Process, example, mcp_call, mcp_initialize};
 
 /// A client over HTTP with a session.
 struct Caller {
@@ -142,6 +142,7 @@ fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
         isolated: false,
         client_roots: Vec::new(),
         connection_budget: ConnectionBudget::default(),
+        list_wait: Some(Spec::USUAL_LIST_WAIT),
         remembered_in: None,
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -165,6 +166,62 @@ fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
         served.await.unwrap();
         hub.closed().await;
     });
+}
+
+/// A shell script as an upstream.
+fn scripted(script: &str, list_wait: Option<Duration>) -> Arc<UpstreamProvider> {
+    let target = Target::parse(&["sh", "-c", script].map(str::to_owned)).expect("a command");
+    let spec = Spec {
+        name: "slow".to_owned(),
+        target,
+        options: Options { speak: Speak::parse("mcp@2025-11-25").expect("a dialect"), ..Options::default() },
+        isolated: false,
+        client_roots: Vec::new(),
+        connection_budget: ConnectionBudget::default(),
+        list_wait,
+        remembered_in: None,
+    };
+    Arc::new(UpstreamProvider::new(spec))
+}
+
+/// A server without tools that starts late.
+const SLOW: &str = r#"sleep 1; read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25",
+"capabilities":{},"serverInfo":{"name":"late","version":"1"}}}' | tr -d '\n'; echo; sleep 1000"#;
+
+#[tokio::test]
+async fn a_server_that_is_alone_is_waited_for_until_it_has_opened() {
+    let provider = scripted(SLOW, None);
+    let hub = Hub::of(vec![Mount::plain(Arc::clone(&provider) as _)]);
+    hub.settled().await;
+    let introduction = provider.introduction().expect("its name is known");
+    assert_eq!(introduction.0.name, "late");
+    assert!(provider.outage().is_none());
+    hub.closed().await;
+}
+
+#[tokio::test]
+async fn a_server_that_opens_late_is_named_while_it_opens() {
+    let provider = scripted(SLOW, Some(Duration::from_millis(100)));
+    let hub = Hub::of(vec![Mount::plain(Arc::clone(&provider) as _)]);
+    hub.settled().await;
+    let outage = provider.outage().expect("it has not opened");
+    assert_eq!(outage.message, "upstream slow: it has not opened yet (for 0 s)");
+    assert_eq!(provider.status().expect("a status").state, "opening");
+    hub.closed().await;
+}
+
+#[tokio::test]
+async fn a_server_that_fails_after_the_wait_for_it_is_shown_as_failed() {
+    let provider = scripted("sleep 0.5; exit 3", Some(Duration::from_millis(50)));
+    let hub = Hub::of(vec![Mount::plain(Arc::clone(&provider) as _)]);
+    hub.settled().await;
+    let state = || provider.status().expect("a status").state;
+    let begun = Instant::now();
+    while state() != "failed" {
+        assert!(begun.elapsed() < PATIENCE, "{}", state());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    hub.closed().await;
 }
 
 #[test]

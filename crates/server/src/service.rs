@@ -18,7 +18,7 @@ use gladhand_core::wire::{RawValue, json};
 use gladhand_dialects::storage::Unshared;
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
 use gladhand_hub::policy::{Governor, Invisible, Violations};
-use gladhand_hub::{Hub, Represented};
+use gladhand_hub::{Hub, Represented, UpstreamStatus};
 
 use crate::access::Access;
 use crate::control::{Control, Introduction};
@@ -393,10 +393,15 @@ impl Service {
         let status = self.hub.status();
         // With several clients, some may not be allowed to know that this upstream exists.
         let is_told = self.hub.expects_one_session();
-        let failed = status.upstreams.iter().filter(|upstream| is_told && upstream.state == "failed");
-        let told = failed.map(|upstream| {
+        let is_missing = |upstream: &&UpstreamStatus| match upstream.state.as_str() {
+            "failed" => true,
+            "opening" => upstream.tools == 0,
+            _ => false,
+        };
+        let told = status.upstreams.iter().filter(|_| is_told).filter(is_missing).map(|upstream| {
             let why = upstream.detail.as_deref().unwrap_or("it could not be opened");
             let why = if invisible == Invisible::Show { why.into() } else { strip(why) };
+            let why = if upstream.state == "opening" { format!("it has not opened yet, {why}").into() } else { why };
             format!("Not available at the moment: {} ({why}).", upstream.name)
         });
         let all: Vec<_> = own.into_iter().chain(told).collect();

@@ -78,7 +78,8 @@ impl Accounts {
             Ok(client) => client.catalogue().await,
             Err(error) => Err(error),
         };
-        let trouble = answered.as_ref().err().map(|error| unlisted(provider, error));
+        let base = self.settings.providers[provider].base.as_deref();
+        let trouble = answered.as_ref().err().map(|error| unlisted(provider, base, error));
         let answered = answered.ok().filter(|models| !models.is_empty()).or_else(|| self.named_model(provider));
         let mut inner = self.lock();
         match trouble.filter(|_| provider.is_configured() && answered.is_none()) {
@@ -152,9 +153,13 @@ impl Accounts {
 }
 
 /// The error message when a provider returns no model list.
-fn unlisted(provider: Provider, error: &ModelError) -> String {
+fn unlisted(provider: Provider, base: Option<&str>, error: &ModelError) -> String {
     let name = provider.name;
     match error {
+        // Its name does not tell which server it is.
+        ModelError::Unreachable if provider.requires == Requirement::Address => {
+            format!("{name} {} unreachable", gladhand_redaction::redact(base.unwrap_or_default()))
+        }
         ModelError::Unreachable => format!("{name} unreachable"),
         ModelError::Status { status: 401 | 403, .. } => format!("{name} does not accept the key or login: {error}"),
         error => format!("{name} gives no list of models: {error}"),

@@ -312,7 +312,7 @@ async fn the_outlook_names_the_model_and_writes_no_files() {
         settings.providers[provider("compatible")].base = Some("http://127.0.0.1:1/v1".to_owned());
     };
     let DefaultModel::Trouble(why) = look(&nowhere).await else { panic!("expected an error about the server") };
-    assert_eq!(why, "the configured server unreachable");
+    assert_eq!(why, "the configured server http://127.0.0.1:1/v1 unreachable");
     let offline = |settings: &mut AccountSettings| {
         settings.providers[Provider::OPENAI].key = Some(Secret::new("sk-test"));
         settings.providers[Provider::OPENAI].base = Some("http://127.0.0.1:1/v1".to_owned());

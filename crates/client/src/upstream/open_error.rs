@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use gladhand_auth::NO_SIGN_IN;
 use gladhand_core::negotiation::Refusal;
-use gladhand_dialects::Speak;
 
 use super::process_end::ProcessEnd;
 use super::target::Target;
@@ -109,16 +108,14 @@ impl OpenError {
             (Self::NotOverHttp(_), HintFor::Configuration) => {
                 "name a `command`, or another dialect in `speak`".to_owned()
             }
-            (Self::Refused { refusal, .. }, HintFor::CommandLine { server, speak, .. }) => {
-                refused_hint(refusal, target, server, speak)
-            }
+            (Self::Refused { refusal, .. }, HintFor::CommandLine { server, .. }) => refused_hint(refusal, target, server),
             (Self::Refused { refusal: Refusal::TimedOut { .. }, .. }, HintFor::Configuration) => {
                 "if it only needs longer: `timeout_ms` of the upstream, and --timeout here".to_owned()
             }
             (Self::Refused { .. }, HintFor::Configuration) => match target {
-                Target::Command(_) => "`gladhand open -- COMMAND` shows what it answers".to_owned(),
+                Target::Command(_) => format!("`gladhand open -- {target}` shows what it answers"),
                 Target::Url(_) => {
-                    "is this the URL of an MCP endpoint? `gladhand open URL` shows what it answers".to_owned()
+                    format!("is this the URL of an MCP endpoint? `gladhand open {target}` shows what it answers")
                 }
             },
         }
@@ -169,8 +166,6 @@ pub enum HintFor<'a> {
     CommandLine {
         /// The server, as it is typed behind a command.
         server: &'a str,
-        /// The client that the command names.
-        speak: Speak,
         /// How to present credentials.
         credentials: Credentials<'a>,
     },
@@ -214,14 +209,13 @@ pub fn not_retried_yet(why: &str, failures: u32, rest: Duration) -> String {
     format!("{why} (it failed {times}; the next attempt may be made in {rest} ms)")
 }
 
-fn refused_hint(refusal: &Refusal, target: &Target, server: &str, speak: Speak) -> String {
+fn refused_hint(refusal: &Refusal, target: &Target, server: &str) -> String {
     match target {
         Target::Command(_) => {
-            let (open, what) = match speak {
-                Speak::As(..) if may_open_for_another(refusal) => {
-                    ("gladhand open --as all", "which dialects and revisions it speaks")
-                }
-                _ => ("gladhand open", "what it was sent and what it answered"),
+            let (open, what) = match may_open_for_another(refusal) {
+                // `auto` does not try every dialect with a server that refused one.
+                true => ("gladhand open --as all", "which dialects and revisions it speaks"),
+                false => ("gladhand open", "what it was sent and what it answered"),
             };
             format!("`{}` shows {what}", format!("{open} {server}").trim_end())
         }
@@ -272,6 +266,19 @@ mod tests {
         assert_eq!(error.without_stderr(), status);
         let gone = OpenError::refused(Refusal::PeerGone);
         assert_eq!(gone.to_string(), "the peer closed the channel before the session was open");
+    }
+
+    #[test]
+    fn a_server_that_refuses_may_speak_another_dialect() {
+        let target = Target::Command(["my-server", "--token", "x"].map(str::to_owned).into());
+        let refused = OpenError::refused(Refusal::PeerRefused { code: "-32601".into(), message: "no".into() });
+        let credentials = Credentials { token: "", is_interactive: false };
+        let reader = HintFor::CommandLine { server: "-- my-server", credentials };
+        let all = "`gladhand open --as all -- my-server` shows which dialects and revisions it speaks";
+        assert_eq!(refused.hint(&target, reader), all);
+        let late = OpenError::refused(Refusal::PeerGone);
+        let hint = late.hint(&target, HintFor::Configuration);
+        assert!(hint.starts_with("`gladhand open -- my-server ") && !hint.contains("COMMAND"), "{hint}");
     }
 
     #[test]

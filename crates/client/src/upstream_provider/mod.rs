@@ -30,7 +30,8 @@ use std::time::Duration;
 
 use gladhand_core::negotiation::Peer;
 use gladhand_core::operations::{
-    CapabilityCall, CompletionCall, Failure, Level, Log, Operation, Prompt, Resource, Template, Tool, ToolCall,
+    CapabilityCall, CompletionCall, Failure, FailureKind, Level, Log, Operation, Prompt, Resource, Template, Tool,
+    ToolCall,
 };
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
@@ -58,17 +59,15 @@ use subscriptions::Subscriptions;
 use upstream_connection::{ClientProfile, UpstreamConnection};
 use viewers::Viewers;
 
-/// How long a list request waits for an upstream whose lists are unknown.
-const SETTLING: Duration = Duration::from_secs(15);
+/// How long a list request waits for an upstream that was late before, if there are other upstreams.
+const LATE_WAIT: Duration = Duration::from_secs(1);
 
-/// How long a list request waits for an upstream that was late before.
-const LATE_SETTLING: Duration = Duration::from_secs(1);
-
-/// How long a list request waits for an upstream whose lists are unknown. Requests during one opening share their wait,
-/// and an upstream that was late once delays later requests only briefly: its lists are announced when it opens.
-fn list_wait(was_late: bool, opening_for: Option<Duration>) -> Duration {
-    let most = if was_late { LATE_SETTLING } else { SETTLING };
-    most.min(SETTLING.saturating_sub(opening_for.unwrap_or_default()))
+/// How long a list request waits for an upstream whose lists are unknown, if `limit` is the longest wait. Requests
+/// during one opening share their wait, and an upstream that was late once delays later requests only briefly: its lists
+/// are announced when it opens.
+fn list_wait(limit: Duration, was_late: bool, opening_for: Option<Duration>) -> Duration {
+    let most = if was_late { LATE_WAIT } else { limit };
+    most.min(limit.saturating_sub(opening_for.unwrap_or_default()))
 }
 
 /// An upstream behind the hub.
@@ -165,13 +164,6 @@ impl UpstreamProvider {
         };
         Self { inner: Arc::new(inner) }
     }
-
-    /// Opens the main connection, or returns why that failed.
-    pub async fn open(&self) -> Result<(), Failure> {
-        self.inner.open_main().await?;
-        self.inner.listed().await;
-        Ok(())
-    }
 }
 
 impl Inner {
@@ -190,14 +182,52 @@ impl Inner {
         }
         self.keep();
         let this = Arc::downgrade(self);
-        let opened = main.open(move |session| {
-            if let Some(this) = this.upgrade() {
+        // The callers may stop waiting before the opening ends, so the opening itself notes how it ended.
+        main.open(move |opened| {
+            let Some(this) = this.upgrade() else { return };
+            this.note_trouble(opened.as_ref().err());
+            if let Ok(session) = opened {
                 this.opened(session);
             }
-        });
-        let opened = opened.await;
-        self.note_trouble(opened.as_ref().err());
-        opened
+        })
+        .await
+    }
+
+    /// Opens the main connection and waits for its lists, as long as a list request may wait.
+    async fn settle(self: &Arc<Self>) {
+        // Only now: before a session is expected, the main connection would be made for no client in particular.
+        let (main, _) = self.main();
+        let in_time = match self.spec.list_wait {
+            Some(limit) => {
+                let wait = list_wait(limit, self.told_late.get().is_some(), main.opening_for());
+                let settling = async {
+                    if self.open_main().await.is_ok() {
+                        self.listed().await;
+                    }
+                };
+                tokio::time::timeout(wait, settling).await.is_ok()
+            }
+            // Nothing can be said for a server that may still open. The opening has its own timeouts.
+            None if self.open_main().await.is_err() => true,
+            None => tokio::time::timeout(self.spec.longest_list_wait(), self.listed()).await.is_ok(),
+        };
+        if !in_time && self.told_late.set(()).is_ok() {
+            tracing::warn!("upstream `{}` has not opened yet: its tools appear when it does", self.label);
+        }
+    }
+
+    /// Why the lists are unknown, if a list request waited for them in vain and no attempt has failed.
+    fn lateness(&self) -> Option<Failure> {
+        self.told_late.get()?;
+        let (main, name) = (self.main().0, &self.spec.name);
+        let why = match main.opening_for() {
+            Some(age) => format!("upstream {name}: it has not opened yet (for {} s)", age.as_secs()),
+            None if main.session().is_some() => {
+                format!("upstream {name}: it has not answered the request for its lists yet")
+            }
+            None => format!("upstream {name}: it is not open"),
+        };
+        Some(Failure::new(FailureKind::UpstreamLost, why))
     }
 
     /// Opens a connection other than the main one. Its lists may differ from the main ones. Unless the caller lists
@@ -217,6 +247,7 @@ impl Inner {
         let this = Arc::downgrade(self);
         connection
             .open(move |session| {
+                let Ok(session) = session else { return };
                 if let Some(this) = this.upgrade() {
                     this.watch_all(session);
                 }
@@ -285,7 +316,10 @@ impl Represented for UpstreamProvider {
     fn outage(&self) -> Option<Failure> {
         match self.inner.known() {
             Some(_) => None,
-            None => self.inner.trouble.lock().unpoisoned().clone().or_else(|| self.inner.listing_failure()),
+            None => {
+                let trouble = self.inner.trouble.lock().unpoisoned().clone();
+                trouble.or_else(|| self.inner.listing_failure()).or_else(|| self.inner.lateness())
+            }
         }
     }
 }
@@ -327,18 +361,7 @@ impl Provider for UpstreamProvider {
             return None;
         }
         let inner = Arc::clone(&self.inner);
-        Some(Box::pin(async move {
-            // Only now: before a session is expected, the main connection would be made for no client in particular.
-            let wait = list_wait(inner.told_late.get().is_some(), inner.main().0.opening_for());
-            let opening = async {
-                if inner.open_main().await.is_ok() {
-                    inner.listed().await;
-                }
-            };
-            if tokio::time::timeout(wait, opening).await.is_err() && inner.told_late.set(()).is_ok() {
-                tracing::warn!("upstream `{}` has not opened yet: its tools appear when it does", inner.label);
-            }
-        }))
+        Some(Box::pin(async move { inner.settle().await }))
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -512,10 +535,11 @@ mod tests {
     #[test]
     fn an_upstream_that_does_not_open_delays_lists_once() {
         let seconds = Duration::from_secs;
-        assert_eq!(list_wait(false, None), SETTLING, "the first request starts it");
-        assert_eq!(list_wait(false, Some(seconds(10))), SETTLING - seconds(10), "a second one during the same opening");
-        assert_eq!(list_wait(false, Some(seconds(42))), Duration::ZERO);
-        assert_eq!(list_wait(true, None), LATE_SETTLING, "it is opened again");
-        assert_eq!(list_wait(true, Some(seconds(42))), Duration::ZERO);
+        let (limit, wait) = (seconds(15), |was_late, opening_for| list_wait(seconds(15), was_late, opening_for));
+        assert_eq!(wait(false, None), limit, "the first request starts it");
+        assert_eq!(wait(false, Some(seconds(10))), seconds(5), "a second one during the same opening");
+        assert_eq!(wait(false, Some(seconds(42))), Duration::ZERO);
+        assert_eq!(wait(true, None), LATE_WAIT, "it is opened again");
+        assert_eq!(wait(true, Some(seconds(42))), Duration::ZERO);
     }
 }

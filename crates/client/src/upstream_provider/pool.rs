@@ -438,6 +438,7 @@ mod tests {
             isolated: false,
             client_roots: Vec::new(),
             connection_budget: ConnectionBudget::default(),
+            list_wait: None,
             remembered_in: None,
         });
         let events = ConnectionEvents::new(None, None, Arc::default(), None);

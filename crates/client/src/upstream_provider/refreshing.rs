@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::lists::Lists;
 use super::upstream_connection::UpstreamConnection;
-use super::{Inner, Listing, SETTLING, memory};
+use super::{Inner, Listing, memory};
 use crate::upstream::Upstream;
 
 /// The result of a refresh.
@@ -152,7 +152,8 @@ impl Inner {
     pub(super) async fn listed(&self) {
         let mut listing = self.listing.subscribe();
         let is_settled = |listing: &Listing| !matches!(listing, Listing::Unknown);
-        let _ = tokio::time::timeout(SETTLING, listing.wait_for(is_settled)).await;
+        // The sender lives as long as the provider.
+        let _ = listing.wait_for(is_settled).await;
     }
 
     /// No list of the upstream could be had. Lists from before stay.

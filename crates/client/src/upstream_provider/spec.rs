@@ -1,6 +1,7 @@
 //! An upstream as it is configured, and its name for logs and files.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gladhand_core::hex;
 use ring::digest::{SHA256, digest};
@@ -23,11 +24,22 @@ pub struct Spec {
     pub client_roots: Vec<PathBuf>,
     /// The shared budget for connections that serve one caller only. Upstreams served together share it.
     pub connection_budget: ConnectionBudget,
+    /// How long a list request waits for the upstream if its lists are unknown. `None`: until it has opened or failed,
+    /// for an upstream without others beside it.
+    pub list_wait: Option<Duration>,
     /// The file that remembers the upstream's lists between runs.
     pub remembered_in: Option<PathBuf>,
 }
 
 impl Spec {
+    /// The usual [`Self::list_wait`] of one upstream of many.
+    pub const USUAL_LIST_WAIT: Duration = Duration::from_secs(15);
+
+    /// How long a list request waits for lists, apart from the opening.
+    pub(super) fn longest_list_wait(&self) -> Duration {
+        self.list_wait.unwrap_or(self.options.opening_timeout)
+    }
+
     /// The name for logs and files. If the configured name is the command line, which may contain a secret, the label
     /// is the program name plus a hash that distinguishes it.
     pub(super) fn label(&self) -> String {

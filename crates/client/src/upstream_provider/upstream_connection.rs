@@ -143,11 +143,11 @@ impl UpstreamConnection {
         self.openings.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// The session, opened if need be. The opening continues even if its caller stops waiting; `opened` receives each
-    /// new session.
+    /// The session, opened if need be. The opening continues even if its caller stops waiting; `ended` receives its
+    /// result.
     pub(super) async fn open(
         self: &Arc<Self>,
-        opened: impl FnOnce(&Upstream) + Send + 'static,
+        ended: impl FnOnce(&Result<Upstream, Failure>) + Send + 'static,
     ) -> Result<Upstream, Failure> {
         if let Some(session) = self.session() {
             return Ok(session);
@@ -158,7 +158,9 @@ impl UpstreamConnection {
             if let Some(session) = connection.session() {
                 return Ok(session);
             }
-            connection.open_now(&mut breaker).await.inspect(opened)
+            let opened = connection.open_now(&mut breaker).await;
+            ended(&opened);
+            opened
         });
         let broke_down = |_| Err(Failure::new(FailureKind::Internal, "the upstream could not be opened"));
         opening.await.unwrap_or_else(broke_down)

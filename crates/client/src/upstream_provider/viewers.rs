@@ -20,11 +20,11 @@ use gladhand_dialects::passed_on;
 use gladhand_dialects::shares::{Holder, giving_way};
 use gladhand_hub::{Context, List, Listed, SessionId, Settling, viewer};
 
+use super::Inner;
 use super::forwarding::ForwardedCall;
 use super::lists::Lists;
 use super::stale::pause_after;
 use super::upstream_connection::UpstreamConnection;
-use super::{Inner, SETTLING};
 
 /// How many kinds of callers without a session have separate lists. Parties share them: above this, kinds of the largest
 /// party are dropped first.
@@ -84,15 +84,15 @@ impl Viewers {
         *until = Instant::now() + pause_after(*failures);
     }
 
-    /// How to list for a viewer.
-    fn pace(&mut self, viewer: SessionId) -> Pace {
+    /// How to list for a viewer, if an attempt may take this long.
+    fn pace(&mut self, viewer: SessionId, longest: Duration) -> Pace {
         let Some((_, until)) = self.slow.get_mut(&viewer) else { return Pace::Wait };
         let now = Instant::now();
         if *until > now {
             return Pace::Rest;
         }
         // Until this attempt ends, no other begins.
-        *until = now + SETTLING;
+        *until = now + longest;
         Pace::Background
     }
 
@@ -156,7 +156,8 @@ impl Inner {
         if is_known && self.outdated(kind, self.seen_by(viewer)).is_none() {
             return None;
         }
-        let pace = self.viewers().pace(kind);
+        let longest = self.spec.longest_list_wait();
+        let pace = self.viewers().pace(kind, longest);
         if matches!(pace, Pace::Rest) {
             return None;
         }
@@ -165,7 +166,7 @@ impl Inner {
             (Arc::clone(self), ForwardedCall::of(Operation::ListTools, context, self.allowed_roots()));
         let finding = async move {
             let begun = Instant::now();
-            let found = tokio::time::timeout(SETTLING, inner.find_for(kind, party, &forwarded)).await;
+            let found = tokio::time::timeout(longest, inner.find_for(kind, party, &forwarded)).await;
             inner.viewers().took(kind, begun.elapsed());
             match found {
                 Ok(Ok(())) => {

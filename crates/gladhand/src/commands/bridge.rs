@@ -148,6 +148,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         isolated: args.isolate,
         client_roots: args.client_root.clone(),
         connection_budget: ConnectionBudget::default(),
+        list_wait: None,
         remembered_in: None,
     })
 }
@@ -180,7 +181,17 @@ fn authorizer(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn a_server_that_needs_long_is_waited_for_until_it_has_opened() {
+        let cli = Cli::try_parse_from(["gladhand", "bridge", "--", "my-server"]).unwrap();
+        let Command::Bridge(args) = cli.command else { panic!("it is a bridge") };
+        assert_eq!(spec(&args).unwrap().list_wait, None);
+    }
 
     #[test]
     fn the_service_and_its_upstream_share_one_tap() {
@@ -191,6 +202,7 @@ mod tests {
             isolated: false,
             client_roots: Vec::new(),
             connection_budget: ConnectionBudget::default(),
+            list_wait: None,
             remembered_in: None,
         };
         let tap = Arc::clone(&spec.options.tap);

@@ -106,7 +106,11 @@ pub fn tools(args: ToolsArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         let ask = |operation| ask(&upstream, &person, "listing tools", operation);
         let Reply::Tools(tools) = ask(Operation::ListTools).await? else { return Err(mixed_up()) };
         match args.server.json {
-            true => print_json(&json!({"tools": tools.iter().map(tool).collect::<Vec<_>>()})),
+            true => print_json(
+                &Object::default()
+                    .with("tools", &tools.iter().map(tool).collect::<Vec<_>>())
+                    .with("unavailable", &person.unavailable()),
+            ),
             false => print_table(tools.iter().map(described_tool), "tools"),
         }
     })
@@ -141,7 +145,12 @@ pub fn resources(args: ResourcesArgs, verbosity: u8) -> Result<ExitCode, Command
         if args.server.json {
             let resources: Vec<_> = resources.iter().map(resource).collect();
             let templates: Vec<_> = templates.iter().map(template).collect();
-            return print_json(&Object::default().with("resources", &resources).with("resourceTemplates", &templates));
+            return print_json(
+                &Object::default()
+                    .with("resources", &resources)
+                    .with("resourceTemplates", &templates)
+                    .with("unavailable", &person.unavailable()),
+            );
         }
         let about = |name: &str, text: &Option<String>| match text {
             Some(text) => format!("{name}: {text}"),
@@ -201,7 +210,11 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
             return Err(mixed_up());
         };
         match args.server.json {
-            true => print_json(&json!({"prompts": prompts.iter().map(prompt).collect::<Vec<_>>()})),
+            true => print_json(
+                &Object::default()
+                    .with("prompts", &prompts.iter().map(prompt).collect::<Vec<_>>())
+                    .with("unavailable", &person.unavailable()),
+            ),
             false => {
                 print_table(prompts.iter().map(|prompt| Entry::new(&signature(prompt), described(prompt))), "prompts")
             }
@@ -245,7 +258,13 @@ async fn ask(
     what: &str,
     operation: Operation<'_>,
 ) -> Result<Reply, CommandError> {
-    reply(person.waiting(what, upstream.call(operation)).await)
+    let reply = reply(person.waiting(what, upstream.call(operation)).await);
+    let is_said = |line: &str| {
+        let (_, message) = line.split_once(": ").unwrap_or_default();
+        reply.as_ref().is_err_and(|error| error.to_string().contains(message))
+    };
+    person.release_logs().iter().filter(|line| !is_said(line)).for_each(|line| person.say(line));
+    reply
 }
 
 fn mixed_up() -> CommandError {

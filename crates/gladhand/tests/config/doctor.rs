@@ -142,5 +142,13 @@ fn a_default_is_suggested_for_a_variable_only() {
     assert!(told.contains("gladhand secret set none") && !told.contains("give a default"), "{told}");
     setting.write("[upstreams.a]\ncommand = ['x', '${NO_SUCH_VARIABLE}']\n");
     let told = findings(&setting);
-    assert!(told.contains("give a default"), "{told}");
+    assert!(told.contains("give a default") && !told.contains("other upstreams"), "{told}");
+}
+
+#[test]
+fn the_command_of_a_broken_upstream_is_shown_to_be_repeated() {
+    let setting = Setting::new("[upstreams.a]\ncommand = ['sh', '-c', 'exit 3']\n");
+    let told =
+        String::from_utf8_lossy(&setting.run(&["doctor"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("`gladhand open -- sh -c exit 3` shows what it answers"), "{told}");
 }

@@ -100,6 +100,7 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let given = args.args.as_deref().map(arguments::given).transpose().map_err(CommandError::usage)?;
     let mut plan = Plan::read(&args.server, urls.first().map(String::as_str))?;
     let roots = args.root.iter().map(fs_err::canonicalize).collect::<Result<_, _>>();
+    plan.only_for(&args.tool);
     let person = plan.for_person(Person::new(roots.map_err(CommandError::usage)?, verbosity));
     let shown = plan.shown();
     let asked = plan.asked();
@@ -140,18 +141,15 @@ fn is_url(word: &str) -> bool {
 /// Finds a tool by name, or returns an error that lists the available ones. Messages of our own server about other
 /// upstreams are left out.
 async fn find(upstream: &Upstream, person: &Person, name: &str, asked: &AskedServer) -> Result<Tool, CommandError> {
-    let listing = person.waiting("listing tools", upstream.call(Operation::ListTools));
-    let (listed, logs) = match asked {
-        AskedServer::Named => (listing.await, Vec::new()),
-        AskedServer::Ours(_) => person.holding_logs(listing).await,
-    };
+    let listed = person.waiting("listing tools", upstream.call(Operation::ListTools)).await;
+    let logs = person.release_logs();
     let Reply::Tools(tools) = reply(listed)? else {
         return Err(CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is no list of tools")));
     };
     if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
         return Ok(tool.clone());
     }
-    if let Some(outage) = asked.outage(name, &logs) {
+    if let Some(outage) = asked.outage(name, &person.unavailable()) {
         return Err(outage);
     }
     if let Some(withheld) = asked.withheld(name) {

@@ -29,6 +29,14 @@ use gladhand_client::upstream::UpstreamEvents;
 /// How long a server may take before the status line says what is waited for.
 const MOMENT: Duration = Duration::from_millis(300);
 
+/// An upstream of our own server that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(in crate::commands) struct UnavailableUpstream {
+    pub(in crate::commands) name: String,
+    /// Why.
+    pub(in crate::commands) message: String,
+}
+
 /// The person who typed the command.
 #[derive(Debug)]
 pub(in crate::commands) struct Person {
@@ -38,8 +46,10 @@ pub(in crate::commands) struct Person {
     level: Level,
     roots: Vec<PathBuf>,
     status: Arc<Mutex<Status>>,
-    /// Messages of our own server that the user has seen already, or need not see.
-    known: Vec<String>,
+    /// The upstreams of our own server.
+    upstreams: Vec<String>,
+    /// Those of them that cannot be used. The user is told of each once.
+    unavailable: Mutex<Vec<UnavailableUpstream>>,
     /// Log lines that are held back, while they are.
     held: Mutex<Option<Vec<String>>>,
     /// Held by the question that is being asked.
@@ -55,12 +65,19 @@ impl Person {
             _ => Level::Debug,
         };
         let (status, held, turn) = (Arc::default(), Mutex::default(), Arc::new(Semaphore::new(1)));
-        Self { is_there: is_interactive(), level, roots, status, known: Vec::new(), held, turn }
+        let (upstreams, unavailable) = (Vec::new(), Mutex::default());
+        Self { is_there: is_interactive(), level, roots, status, upstreams, unavailable, held, turn }
     }
 
-    /// The same person, who is not told these lines by the server.
-    pub(in crate::commands) fn knowing(self, known: Vec<String>) -> Self {
-        Self { known, ..self }
+    /// The same person, who asks our own server with these upstreams and knows already that some cannot be used. Log
+    /// lines are held back, because the outcome may make them superfluous.
+    pub(in crate::commands) fn knowing(self, upstreams: Vec<String>, unavailable: Vec<UnavailableUpstream>) -> Self {
+        Self { upstreams, unavailable: Mutex::new(unavailable), held: Mutex::new(Some(Vec::new())), ..self }
+    }
+
+    /// The upstreams of our own server that cannot be used, as far as it has said.
+    pub(in crate::commands) fn unavailable(&self) -> Vec<UnavailableUpstream> {
+        self.unavailable.lock().unpoisoned().clone()
     }
 
     /// The client capabilities that the user can serve, as MCP names them.
@@ -108,12 +125,9 @@ impl Person {
         std::future::pending().await
     }
 
-    /// Waits for a server and holds back its log lines, which are returned beside the answer.
-    pub(in crate::commands) async fn holding_logs<T>(&self, answer: impl Future<Output = T>) -> (T, Vec<String>) {
-        let held = || self.held.lock().unpoisoned();
-        *held() = Some(Vec::new());
-        let answer = answer.await;
-        (answer, held().take().unwrap_or_default())
+    /// Ends the holding back of log lines, and returns them.
+    pub(in crate::commands) fn release_logs(&self) -> Vec<String> {
+        self.held.lock().unpoisoned().take().unwrap_or_default()
     }
 
     fn progress(&self, progress: &Progress) {
@@ -140,10 +154,17 @@ impl Person {
     fn log(&self, log: &Log) {
         if log.level >= self.level {
             let data = json::string(&log.data).unwrap_or_else(|| log.data.get().into());
-            if self.known.iter().any(|known| data.contains(known.as_str())) {
-                return;
+            let outage = self.outage(&data);
+            if let Some(outage) = &outage {
+                let mut unavailable = self.unavailable.lock().unpoisoned();
+                if unavailable.iter().any(|known| known.name == outage.name) {
+                    return;
+                }
+                unavailable.push(outage.clone());
             }
-            let logger = log.logger.as_deref().map(|logger| format!(" {}", plain(&redact(logger)))).unwrap_or_default();
+            // An outage names its upstream.
+            let logger = log.logger.as_deref().filter(|_| outage.is_none());
+            let logger = logger.map(|logger| format!(" {}", plain(&redact(logger)))).unwrap_or_default();
             let line = format!("{}{logger}: {}", log.level.word(), quoted(&data));
             if let Some(held) = &mut *self.held.lock().unpoisoned() {
                 held.push(line);
@@ -151,6 +172,18 @@ impl Person {
             }
             self.say(&line);
         }
+    }
+
+    /// The outage that a log line of our own server is about. It begins with the name of the upstream, or with the
+    /// request that failed.
+    fn outage(&self, line: &str) -> Option<UnavailableUpstream> {
+        let (_, named) = line.split_once("upstream ").filter(|(before, _)| {
+            matches!(*before, "" | "tools/list of " | "resources/list of " | "prompts/list of ")
+        })?;
+        let is_named =
+            |name: &&String| named.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with([':', ' ']));
+        let name = self.upstreams.iter().find(is_named)?.clone();
+        Some(UnavailableUpstream { name, message: line.to_owned() })
     }
 
     fn roots(&self) -> Answered {
@@ -341,6 +374,24 @@ fn ask(prompt: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upstream_that_cannot_be_used_is_told_once() {
+        let known =
+            UnavailableUpstream { name: "unset".to_owned(), message: "upstream unset is not available".to_owned() };
+        let person =
+            Person::new(Vec::new(), 0).knowing(["quiet", "unset"].map(str::to_owned).into(), vec![known.clone()]);
+        let late = "upstream quiet: it has not opened yet (for 15 s)";
+        let lines = [Some("quiet"), None].map(|logger| (logger, late.to_owned()));
+        let others = [(None, known.message.clone()), (Some("db"), "upstream other: hello".to_owned())];
+        for (logger, line) in lines.into_iter().chain(others) {
+            person.log(&Log::new(Level::Warning, logger.map(str::to_owned), json::to_raw(&line)));
+        }
+        let said = person.release_logs();
+        assert_eq!(said, [format!("warning: {late}"), "warning db: upstream other: hello".to_owned()]);
+        let quiet = UnavailableUpstream { name: "quiet".to_owned(), message: late.to_owned() };
+        assert_eq!(person.unavailable(), [known, quiet]);
+    }
 
     #[test]
     fn progress_shows_the_numbers_that_the_server_sent() {

@@ -33,7 +33,7 @@ use gladhand_core::operations::AgentCall;
 use gladhand_hub::Hub;
 use gladhand_models::{ModelError, alternatives};
 
-use crate::commands::serve::{Assembly, Reached};
+use crate::commands::serve::{Assembly, ListWaits, Reached};
 use crate::commands::shared::arguments::WhoApproves;
 use crate::commands::shared::settings::{self, Part, Settings};
 use crate::commands::{CommandError, is_gone};
@@ -129,7 +129,8 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     }
     // If no thread can be started, the next start removes them.
     let _ = std::thread::Builder::new().spawn(gladhand_agent_tools::remove_leftovers);
-    let Assembly { hub, .. } = Assembly::of(&mut config, &layers, data.as_deref(), Reached::Here);
+    let waits = ListWaits::default();
+    let Assembly { hub, .. } = Assembly::of(&mut config, &layers, data.as_deref(), Reached::Here, waits);
     if hub.agent().is_none() {
         return Err(
             CommandError::usage(anyhow!("there is no data folder to keep chats in")).hint("name one: --data-dir")

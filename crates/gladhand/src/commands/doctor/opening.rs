@@ -85,12 +85,10 @@ pub(super) async fn upstream(one: &Configured, opening: Option<&Opening>) -> Vec
     let Configured { name, config, written } = one;
     let about = format!("upstream {name}");
     if let Some(why) = &config.unavailable {
+        let finding = Finding::broken(&about, why.clone(), "set it, or give a default as in ${NAME:-default}");
         // The message about a secret says how to set it, and only a variable can have a default.
-        let advice = match why.contains("is not set") {
-            true => "set it, or give a default as in ${NAME:-default}; the other upstreams work",
-            false => "the other upstreams work",
-        };
-        return vec![Finding::broken(&about, why.clone(), advice)];
+        let advice = finding.advice.clone().filter(|_| why.contains("is not set"));
+        return vec![Finding { advice, ..finding }];
     }
     let missing = existence_checks::missing(config, written);
     let mut findings: Vec<_> =

@@ -9,6 +9,7 @@ use gladhand_core::negotiation::{Agreement, Refusal, Side};
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_dialects::{ClientSetup, Dialect, Stop};
 use gladhand_redaction::redact;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::commands::shared::drawing::{describe, label};
@@ -105,6 +106,17 @@ impl Record {
     pub(super) fn repeats_us(&self) -> bool {
         let of = |side| self.messages.iter().filter(move |message| message.from == side).map(|message| &message.text);
         of(Side::Client).any(|ours| of(Side::Server).any(|theirs| theirs == ours))
+    }
+
+    /// Whether the server answered any request, by its id.
+    pub(super) fn has_answer(&self) -> bool {
+        let messages = |side| {
+            let of_side = self.messages.iter().filter(move |message| message.from == side);
+            of_side.filter_map(|message| serde_json::from_str::<Value>(&message.text).ok())
+        };
+        let is_answer = |message: &Value| message.get("result").or_else(|| message.get("error")).is_some();
+        let answered = |id: &Value| messages(Side::Client).any(|request| request.get("id") == Some(id));
+        messages(Side::Server).filter(is_answer).any(|answer| answer.get("id").is_some_and(answered))
     }
 
     /// How the server's process ended, if it ended before there was a session.

@@ -110,7 +110,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         && !dialect.has_http
     {
         let error = OpenError::NotOverHttp(dialect.name);
-        let hint = error.hint(&target, hint_for(&crate::commands::shared::opened_server::typed(&target), speak));
+        let hint = error.hint(&target, hint_for(&crate::commands::shared::opened_server::typed(&target)));
         return Err(CommandError::usage(error).hint(hint));
     }
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
@@ -229,7 +229,7 @@ async fn open_all(
     if let (false, Some(Verdict::Failed(error @ OpenError::NotStarted { .. }))) =
         (is_json, records.first().map(|record| &record.verdict))
     {
-        let hint = error.hint(target, hint_for(&crate::commands::shared::opened_server::typed(target), Speak::Auto));
+        let hint = error.hint(target, hint_for(&crate::commands::shared::opened_server::typed(target)));
         return Err(CommandError::new(Exit::PeerFailed, anyhow!(error.to_string())).code(error.word()).hint(hint));
     }
     show_all(&records, is_json)?;

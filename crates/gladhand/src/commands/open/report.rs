@@ -14,7 +14,7 @@ use super::exit_code;
 use crate::commands::shared::opened_server::{credentials, hint_for, typed};
 use crate::commands::{CommandError, error_member, print_json};
 use gladhand_client::upstream::open_error::{may_open_for_another, unauthorized_hint};
-use gladhand_client::upstream::{OpenError, Speak, Target};
+use gladhand_client::upstream::{OpenError, Target};
 
 /// The hint for a server that may open for another client.
 const TRY_ALL: &str = "`--as all` shows whether it speaks another version or dialect";
@@ -222,14 +222,16 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
                 }
                 (0, bytes) => hints.push(format!("it wrote {bytes} bytes and no newline; a message is one line")),
                 (lines, _) if lines == *no_messages => {}
+                // It answered an earlier request, or the session ended after the answer.
+                _ if record.has_answer() => {}
                 (1, _) => hints.push("it wrote one line, which is no answer to the opening".to_owned()),
                 (said, _) => hints.push(format!("it wrote {said} lines, none of which answers the opening")),
             },
-            refusal if may_open_for_another(refusal) => hints.push(TRY_ALL.to_owned()),
+            refusal if may_open_for_another(refusal) && !record.repeats_us() => hints.push(TRY_ALL.to_owned()),
             _ => {}
         },
         Verdict::Failed(error) => {
-            hints.push(error.hint(&record.target, hint_for(&typed(&record.target), Speak::Auto)));
+            hints.push(error.hint(&record.target, hint_for(&typed(&record.target))));
         }
         Verdict::Opened(_) | Verdict::Interrupted(_) => {}
     }
@@ -244,4 +246,31 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
         lines => hints.push(format!("{lines} lines on the server's stdout are no messages; logs belong on stderr")),
     }
     hints
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gladhand_dialects::Stop;
+
+    use super::*;
+
+    #[test]
+    fn a_line_that_answers_a_request_is_not_called_none() {
+        let hints_after = |line: &str| {
+            let target = Target::Command(vec!["my-server".to_owned()]);
+            let mut record =
+                Record::interrupted(&gladhand_dialects::mcp::DIALECT, "2025-11-25", target, Stop::Terminated);
+            record.verdict = Verdict::refused(Refusal::TimedOut { seconds: 1 });
+            let request = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover"}"#;
+            record.messages = [(Side::Client, request), (Side::Server, line)]
+                .map(|(from, text)| RecordedLine { from, is_message: true, text: text.to_owned(), at: Duration::ZERO })
+                .into();
+            hints(&record)
+        };
+        assert!(hints_after(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).is_empty());
+        let notice = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+        assert_eq!(hints_after(notice), ["it wrote one line, which is no answer to the opening"]);
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gladhand_hub::Hub;
 
-use super::mounted::{Memory, Mounted};
+use super::mounted::{ListWaits, Memory, Mounted};
 use super::recursion::Within;
 use crate::agent::LaterAgent;
 use crate::config::{self, Config, Layers, OwnFiles};
@@ -55,7 +55,13 @@ fn launch_root(launched_in: Option<PathBuf>) -> PathBuf {
 
 impl Assembly {
     /// Puts together what a configuration names. Its upstreams are taken out of it if they would start us again.
-    pub(in crate::commands) fn of(config: &mut Config, layers: &Layers, data: Option<&Path>, reached: Reached) -> Self {
+    pub(in crate::commands) fn of(
+        config: &mut Config,
+        layers: &Layers,
+        data: Option<&Path>,
+        reached: Reached,
+        list_waits: ListWaits,
+    ) -> Self {
         let within =
             Within::new(std::env::var_os(config::env::WITHIN), layers.in_force().map(|file| file.path.as_path()));
         let is_circle = within.is_circle();
@@ -78,7 +84,8 @@ impl Assembly {
         let agent = files.clone().filter(|_| config.agent.enabled);
         let agent = agent.map(|files| Arc::new(LaterAgent::new(config.agent.clone(), files)));
         let tap = Arc::<Tap>::default();
-        let mut mounted = Mounted::new(config, Memory::in_folder(data.map(Path::to_owned)), within, Arc::clone(&tap));
+        let memory = Memory::in_folder(data.map(Path::to_owned));
+        let mut mounted = Mounted::new(config, memory, within, Arc::clone(&tap), list_waits);
         if let Some(files) = files.filter(|_| config.repository.enabled != Some(false)) {
             let is_networked = reached != Reached::Here;
             mounted.add_repository(RepositoryTools::new(&config.repository, files, is_networked));
@@ -239,7 +246,8 @@ mod tests {
         );
         let remote = format!("[upstreams.remote]\nurl = '{far_url}'\nspeak = 'mcp@2025-06-18'\n");
         let mut before = config(&process);
-        let Assembly { hub, tap, mut mounted, .. } = Assembly::of(&mut before, &Layers::default(), None, Reached::Here);
+        let (layers, waits) = (Layers::default(), ListWaits::default());
+        let Assembly { hub, tap, mut mounted, .. } = Assembly::of(&mut before, &layers, None, Reached::Here, waits);
         let (recorder, attached) = Recorder::attached(&tap);
         mounted.update(&config(&format!("{process}{remote}")));
         hub.remount(mounted.mounts());

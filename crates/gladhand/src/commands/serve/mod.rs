@@ -30,7 +30,7 @@ use gladhand_server::downstream::Ended;
 use gladhand_server::http::{Http, Tls};
 use gladhand_server::refusal_line;
 use gladhand_session::clock::Clock;
-pub(super) use mounted::{Memory, reach};
+pub(super) use mounted::{ListWaits, Memory, reach};
 pub(super) use recursion::Within;
 use reload::{Following, HangUp, Reader};
 
@@ -81,7 +81,8 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         config.agent.approve = approve.into();
     }
     let reached = reached(&args.listen, &config)?;
-    let Assembly { hub, agent, tap, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
+    let assembly = Assembly::of(&mut config, &layers, data.as_deref(), reached, ListWaits::of_environment());
+    let Assembly { hub, agent, tap, mounted, is_circle } = assembly;
     let service = Service::new(hub.clone()).tapped(tap).with_chore(gladhand_agent_tools::remove_leftovers);
     let access = Arc::new(FollowedAccess::of(service.access()));
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {

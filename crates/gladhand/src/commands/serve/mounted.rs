@@ -4,16 +4,17 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gladhand_auth::Roots;
+use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Listed, Mount, Provider, Settling};
 use url::Url;
 
 use super::recursion::Within;
 use crate::commands::shared::sign_in;
-use crate::config::{Config, UpstreamConfig};
+use crate::config::{Config, UpstreamConfig, env};
 use crate::from_config;
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
 use gladhand_client::upstream::{Eras, Options, ResponseBudget, Target, UnsentBudget};
@@ -90,6 +91,47 @@ pub(super) struct Mounted {
     tap: Arc<Tap>,
     /// The longest line that is taken from an upstream.
     line_bytes: usize,
+    list_waits: ListWaits,
+}
+
+/// How long list requests wait for upstreams whose lists are unknown.
+#[derive(Debug, Clone)]
+pub(in crate::commands) struct ListWaits {
+    pub(in crate::commands) longest: Duration,
+    /// Wait only for upstreams that this tool may belong to by its name, and for all if there are none.
+    pub(in crate::commands) for_tool: Option<String>,
+}
+
+impl Default for ListWaits {
+    fn default() -> Self {
+        Self { longest: Spec::USUAL_LIST_WAIT, for_tool: None }
+    }
+}
+
+impl ListWaits {
+    /// The waits that the command which started us asks for.
+    pub(super) fn of_environment() -> Self {
+        let usual = Self::default();
+        let Ok(asked) = std::env::var(env::LIST_WAIT) else { return usual };
+        let (longest, tool) = asked.split_once(' ').unwrap_or((&asked, ""));
+        let longest = longest.parse().map_or(usual.longest, Duration::from_millis);
+        Self { longest, for_tool: Some(tool).filter(|tool| !tool.is_empty()).map(str::to_owned) }
+    }
+
+    /// The variable that asks for these waits.
+    pub(in crate::commands) fn to_variable(&self) -> (String, Secret) {
+        let tool = self.for_tool.as_deref().unwrap_or_default();
+        (env::LIST_WAIT.to_owned(), Secret::new(format!("{} {tool}", self.longest.as_millis())))
+    }
+
+    /// How long list requests wait for an upstream of a configuration.
+    fn of(&self, name: &str, config: &Config) -> Duration {
+        let Some(tool) = &self.for_tool else { return self.longest };
+        let upstreams = config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
+        let mut fitting = upstreams.filter(|(name, upstream)| upstream.naming(name).fits(tool).is_some()).peekable();
+        let is_of_none = fitting.peek().is_none();
+        if is_of_none || fitting.any(|(other, _)| other == name) { self.longest } else { Duration::ZERO }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -116,7 +158,7 @@ pub(super) struct Change {
 
 impl Mounted {
     /// The providers that a configuration names. Nothing is started yet.
-    pub(super) fn new(config: &Config, memory: Memory, within: Within, tap: Arc<Tap>) -> Self {
+    pub(super) fn new(config: &Config, memory: Memory, within: Within, tap: Arc<Tap>, list_waits: ListWaits) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
         let (upstreams, connection_budget) = (Vec::new(), ConnectionBudget::default());
         let (toolbox, repository, agent, line_bytes) = (None, None, None, config.limits.line_bytes);
@@ -135,6 +177,7 @@ impl Mounted {
             violations,
             tap,
             line_bytes,
+            list_waits,
         };
         mounted.update(config);
         mounted.memory.clear_out();
@@ -176,7 +219,10 @@ impl Mounted {
         let mut change = Change { toolbox, ..Change::default() };
         self.toolbox = config.toolbox.enabled.then(|| self.toolbox.take().unwrap_or_default());
         let mut before = std::mem::take(&mut self.upstreams);
-        for (name, config) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
+        let list_wait = |name: &str| self.list_waits.of(name, config);
+        let enabled = config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
+        let enabled: Vec<_> = enabled.map(|(name, upstream)| (name, upstream, list_wait(name))).collect();
+        for (name, config, list_wait) in enabled {
             let old = before.iter().position(|entry| entry.name == *name).map(|at| before.remove(at));
             let kept = match old {
                 Some(old) if old.config.is_same_server(config) => {
@@ -196,7 +242,7 @@ impl Mounted {
                 }
             };
             // Settings without mistakes have a target.
-            let Some(provider) = kept.or_else(|| self.provider(name, config)) else { continue };
+            let Some(provider) = kept.or_else(|| self.provider(name, config, list_wait)) else { continue };
             self.upstreams.push(Entry { name: name.clone(), config: config.clone(), provider });
         }
         for old in before {
@@ -206,7 +252,7 @@ impl Mounted {
         change
     }
 
-    fn provider(&self, name: &str, config: &UpstreamConfig) -> Option<Arc<dyn Provider>> {
+    fn provider(&self, name: &str, config: &UpstreamConfig, list_wait: Duration) -> Option<Arc<dyn Provider>> {
         if let Some(why) = &config.unavailable {
             return Some(Arc::new(Unavailable::new(name, why)));
         }
@@ -217,8 +263,8 @@ impl Mounted {
         let remembered_in = self.memory.file(name, &target);
         let (connection_budget, isolated) = (self.connection_budget.clone(), config.isolated);
         let client_roots = config.client_roots.clone();
-        let spec =
-            Spec { name: name.to_owned(), target, options, isolated, client_roots, connection_budget, remembered_in };
+        let (name, list_wait) = (name.to_owned(), Some(list_wait));
+        let spec = Spec { name, target, options, isolated, client_roots, connection_budget, list_wait, remembered_in };
         Some(Arc::new(UpstreamProvider::new(spec)))
     }
 }
@@ -257,7 +303,8 @@ mod tests {
     #[test]
     fn only_what_is_different_is_touched() {
         let before = "[upstreams.a]\ncommand = 'a'\n[upstreams.b]\ncommand = 'b'\n[upstreams.c]\ncommand = 'c'\n";
-        let mut mounted = Mounted::new(&config(before), Memory::default(), Within::default(), Arc::default());
+        let mut mounted =
+            Mounted::new(&config(before), Memory::default(), Within::default(), Arc::default(), ListWaits::default());
         let old = mounted.mounts();
         let after = "[upstreams.d]\ncommand = 'd'\n[upstreams.b]\ncommand = 'b'\nargs = ['-v']\n\
                      [upstreams.a]\ncommand = 'a'\nprefix = 'x'\n";
@@ -276,6 +323,23 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_not_mounted() {
         let text = "[toolbox]\nenabled = false\n[upstreams.a]\ncommand = 'a'\nenabled = false\n";
-        assert!(Mounted::new(&config(text), Memory::default(), Within::default(), Arc::default()).mounts().is_empty());
+        assert!(
+            Mounted::new(&config(text), Memory::default(), Within::default(), Arc::default(), ListWaits::default())
+                .mounts()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_call_waits_for_the_upstreams_that_its_tool_may_belong_to() {
+        let config = config("[upstreams.a]\ncommand = 'a'\n[upstreams.b]\ncommand = 'b'\n");
+        let longest = Duration::from_secs(7);
+        let waits = |tool: Option<&str>| {
+            let waits = ListWaits { longest, for_tool: tool.map(str::to_owned) };
+            ["a", "b"].map(|name| waits.of(name, &config))
+        };
+        assert_eq!(waits(None), [longest; 2]);
+        assert_eq!(waits(Some("b__x")), [Duration::ZERO, longest]);
+        assert_eq!(waits(Some("c__x")), [longest; 2], "no upstream has this prefix");
     }
 }

@@ -21,7 +21,7 @@ pub(in crate::commands) const FAINT: Style = Style::new().dimmed();
 pub(in crate::commands) const STRONG: Style = Style::new().bold();
 
 /// The width of drawings if the width of the terminal is unknown.
-const USUAL_WIDTH: usize = 100;
+const USUAL_WIDTH: usize = 80;
 
 /// How many rows of a message are shown, unless the whole message is asked for.
 const ROWS: usize = 6;

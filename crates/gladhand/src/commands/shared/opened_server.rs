@@ -15,13 +15,14 @@ use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_dialects::Stop;
-use gladhand_redaction::{Life, learn_header};
+use gladhand_redaction::{Life, learn_header, redact};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::commands::CommandError;
-use crate::commands::call::person::Person;
+use crate::commands::call::person::{Person, UnavailableUpstream};
+use crate::commands::serve::ListWaits;
 use crate::commands::shared::arguments::ServerArgs;
 use crate::commands::shared::hidden_tools;
 use crate::commands::shared::references;
@@ -30,6 +31,9 @@ use crate::commands::shared::sign_in;
 use crate::commands::shared::suggest::shell_word;
 use crate::config::{self, Config, env};
 use crate::exit::Exit;
+use crate::logging;
+use crate::terminal::layout;
+use crate::terminal::text::quoted;
 use gladhand_client::http_client::{Endpoint, ResponseBudget};
 use gladhand_client::upstream::open_error::{Credentials, HintFor};
 use gladhand_client::upstream::{
@@ -56,29 +60,30 @@ pub(in crate::commands) enum AskedServer {
 }
 
 impl AskedServer {
-    /// The upstreams that are not available, each with why.
-    pub(in crate::commands) fn unavailable(&self) -> Vec<String> {
-        match self {
-            Self::Named => Vec::new(),
-            Self::Ours(config) => {
-                config.upstreams.unavailable().map(|(name, why)| settings::unavailable(name, why)).collect()
-            }
-        }
+    /// The upstreams that the configuration makes unavailable.
+    fn unavailable(&self) -> Vec<UnavailableUpstream> {
+        let Self::Ours(config) = self else { return Vec::new() };
+        let unavailable = |(name, why): (&str, &str)| UnavailableUpstream {
+            name: name.to_owned(),
+            message: settings::unavailable(name, why),
+        };
+        config.upstreams.unavailable().map(unavailable).collect()
     }
 
-    /// Why the upstream that a tool would belong to by its name cannot be asked, if so. `logs` are the lines that the server
-    /// said meanwhile.
-    pub(in crate::commands) fn outage(&self, tool: &str, logs: &[String]) -> Option<CommandError> {
+    /// The names of the upstreams of our own server.
+    fn upstreams(&self) -> Vec<String> {
+        let Self::Ours(config) = self else { return Vec::new() };
+        config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Why the upstream that a tool would belong to by its name cannot be asked, if it is one of these.
+    pub(in crate::commands) fn outage(&self, tool: &str, unavailable: &[UnavailableUpstream]) -> Option<CommandError> {
         let Self::Ours(config) = self else { return None };
         let enabled = config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
-        let fitting = enabled.filter_map(|(name, upstream)| Some((upstream.naming(name).fits(tool)?, name, upstream)));
-        let (_, name, upstream) = fitting.max_by_key(|(fit, ..)| *fit)?;
-        let names_it = |line: &&str| line.split([' ', ':', '`']).any(|word| word == name.as_str());
-        let line = match &upstream.unavailable {
-            Some(why) => settings::unavailable(name, why),
-            None => logs.iter().filter_map(|line| line.strip_prefix("warning: ")).find(names_it)?.to_owned(),
-        };
-        let error = reply(Err(Failure::new(FailureKind::UpstreamLost, line))).err()?;
+        let fitting = enabled.filter_map(|(name, upstream)| Some((upstream.naming(name).fits(tool)?, name)));
+        let (_, name) = fitting.max_by_key(|(fit, _)| *fit)?;
+        let outage = unavailable.iter().find(|unavailable| unavailable.name == *name)?;
+        let error = reply(Err(Failure::new(FailureKind::UpstreamLost, outage.message.clone()))).err()?;
         Some(error.hint("`gladhand doctor` shows how each upstream is"))
     }
 
@@ -105,7 +110,12 @@ pub(in crate::commands) struct Plan {
     own: Option<Config>,
     /// The options of the command line that say which configuration it has.
     own_options: Vec<String>,
+    /// The tool that the command needs, if only one.
+    tool: Option<String>,
 }
+
+/// The part of the timeout that our own server may wait for upstreams, in quarters. In the rest it answers.
+const WAIT_FOR_UPSTREAMS: u32 = 3;
 
 impl Plan {
     /// Reads the options; `url` is the word of the command line that names a server, if one does.
@@ -144,7 +154,7 @@ impl Plan {
             }
             false => None,
         };
-        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, own, own_options })
+        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, own, own_options, tool: None })
     }
 
     /// Declares what can be asked of the person at the terminal, who is to be the host of the session. All commands
@@ -153,7 +163,15 @@ impl Plan {
         self.options.provides = person.provides();
         self.options.has_person = true;
         self.options.log_level = Some(person.level());
-        Arc::new(person.knowing(self.asked().unavailable()))
+        match self.asked() {
+            AskedServer::Named => Arc::new(person),
+            asked @ AskedServer::Ours(_) => Arc::new(person.knowing(asked.upstreams(), asked.unavailable())),
+        }
+    }
+
+    /// Needs only this tool, so that our own server waits for no other upstream than that of the tool.
+    pub(in crate::commands) fn only_for(&mut self, tool: &str) {
+        self.tool = Some(tool.to_owned());
     }
 
     /// The server as it would be typed behind a command.
@@ -170,7 +188,7 @@ impl Plan {
     /// Tells the person of upstreams that are not available, and of pins that cannot be stored, for commands that ask all
     /// upstreams. The server says so at some time or never, because it answers first.
     pub(in crate::commands) fn note_unavailable(&self) {
-        self.asked().unavailable().iter().for_each(|line| settings::note(line));
+        self.asked().unavailable().iter().for_each(|upstream| warn(&upstream.message));
         self.own.as_ref().and_then(hidden_tools::unpinned).iter().for_each(|line| settings::note(line));
     }
 
@@ -191,10 +209,15 @@ impl Plan {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // `open` has no options for the configuration.
         let shown = if self.own_options.is_empty() { self.shown() } else { typed(&self.target) };
-        let speak = self.options.speak;
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
             let (mut options, timeout) = (self.options, self.timeout);
+            if self.own.is_some() {
+                let usual = ListWaits::default();
+                let longest = usual.longest.min(timeout * WAIT_FOR_UPSTREAMS / 4);
+                let waits = ListWaits { longest, for_tool: self.tool };
+                options.surroundings.variables.push(waits.to_variable());
+            }
             let access = Access::to(&self.target, options.headers, options.roots, self.token, self.sign_in).await;
             if access.may_sign_in {
                 // A person may take longer than a server.
@@ -224,7 +247,7 @@ impl Plan {
                 }
                 stop = signals.next() => return Ok(stopped(stop)),
             };
-            let upstream = opened.map_err(|error| not_open(&error, &self.target, speak, &shown))?;
+            let upstream = opened.map_err(|error| not_open(&error, &self.target, &shown))?;
             let (done, close_timeout) = tokio::select! {
                 done = work(upstream.clone()) => (done, Duration::MAX),
                 stop = signals.next() => (Ok(stopped(stop)), AFTER_INTERRUPT),
@@ -240,6 +263,13 @@ impl Plan {
         runtime.shutdown_background();
         done
     }
+}
+
+/// Says that an upstream cannot be used.
+fn warn(message: &str) {
+    let message = quoted(&redact(message));
+    let human = layout::message(&format!("warning: {message}"), layout::message_width());
+    logging::say(tracing::Level::WARN, &message, &[], &human);
 }
 
 /// The words of a command line that say which configuration our own server has.
@@ -382,8 +412,8 @@ pub(in crate::commands) fn credentials() -> Credentials<'static> {
 }
 
 /// The reader of a hint: the user of a command that names the server, as in `server`.
-pub(in crate::commands) fn hint_for(server: &str, speak: Speak) -> HintFor<'_> {
-    HintFor::CommandLine { server, speak, credentials: credentials() }
+pub(in crate::commands) fn hint_for(server: &str) -> HintFor<'_> {
+    HintFor::CommandLine { server, credentials: credentials() }
 }
 
 /// A server as it is typed behind a command.
@@ -395,8 +425,8 @@ pub(in crate::commands) fn typed(target: &Target) -> String {
 }
 
 /// The error of a command that got no session. `shown` is the server as it is typed behind a command.
-fn not_open(error: &OpenError, target: &Target, speak: Speak, shown: &str) -> CommandError {
-    let hint = error.hint(target, hint_for(shown, speak));
+fn not_open(error: &OpenError, target: &Target, shown: &str) -> CommandError {
+    let hint = error.hint(target, hint_for(shown));
     CommandError::new(crate::commands::exit_of(error), anyhow!(error.to_string())).code(error.word()).hint(hint)
 }
 
@@ -408,8 +438,7 @@ pub(in crate::commands) fn reply(outcome: Outcome) -> Result<gladhand_core::oper
             FailureKind::UpstreamLost | FailureKind::TimedOut => Exit::PeerFailed,
             _ => Exit::CallFailed,
         };
-        let error =
-            CommandError::new(exit, anyhow!(crate::terminal::text::quoted(&failure.message))).code(failure.kind.word());
+        let error = CommandError::new(exit, anyhow!(quoted(&failure.message))).code(failure.kind.word());
         match failure.kind {
             FailureKind::TooLong => error.hint(TOO_LONG),
             _ => error,
