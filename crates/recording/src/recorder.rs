@@ -48,8 +48,7 @@ impl<W: Write> Recorder<W> {
     pub fn begin(header: Header, max_bytes: u64, mut begin_part: BeginPart<W>, mask: Mask) -> io::Result<Self> {
         let part = begin_part(header.part)?;
         let (bytes, header_bytes, unwritten, dropped) = (0, 0, Vec::new(), 0);
-        let mut recorder =
-            Self { header, max_bytes, begin_part, mask, part, bytes, header_bytes, unwritten, dropped };
+        let mut recorder = Self { header, max_bytes, begin_part, mask, part, bytes, header_bytes, unwritten, dropped };
         recorder.write_header()?;
         Ok(recorder)
     }
