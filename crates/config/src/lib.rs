@@ -57,7 +57,7 @@ pub use program_environment::{ProgramEnvironment, usual};
 pub use project::SetAside;
 pub use reading::{Examined, Reading, parse};
 pub use repository::RepositoryConfig;
-pub use sections::{HttpConfig, Limits, McpConfig, ToolboxConfig};
+pub use sections::{HttpConfig, Limits, McpConfig, RecordConfig, ToolboxConfig};
 pub use source::{Problem, Source};
 pub use trust::place;
 pub use trust::{Grants, Standing, TrustRecord, TrustStore};
@@ -81,6 +81,8 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// The records that are written for each call.
     pub audit: AuditConfig,
+    /// Recordings of all sessions.
+    pub record: RecordConfig,
     /// The tools that certain callers see. The first profile by name that matches a caller applies.
     pub profiles: BTreeMap<String, ProfileConfig>,
     /// Settings of the MCP dialect.

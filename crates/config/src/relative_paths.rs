@@ -10,13 +10,20 @@ use super::{A2eConfig, AgentConfig, Config, RepositoryConfig, UpstreamConfig};
 impl Config {
     /// Resolves all relative paths against a folder.
     pub(super) fn resolve_paths(&mut self, folder: &Path) {
-        let Self { a2e, authorization, audit, repository, agent, upstreams, .. } = self;
+        let Self { a2e, authorization, audit, record, repository, agent, upstreams, .. } = self;
         let A2eConfig { roots, folder: base, skill, env, .. } = a2e;
         resolve(base.insert(PathBuf::from(".")), folder);
         let RepositoryConfig { roots: read, docs, recipes, .. } = repository;
         let AgentConfig { roots: worked_in, folder: kept, .. } = agent;
         let lists = roots.iter_mut().chain(read).chain(worked_in);
-        let single = skill.path.iter_mut().chain(docs).chain(recipes).chain(kept).chain(&mut audit.file);
+        let single = skill
+            .path
+            .iter_mut()
+            .chain(docs)
+            .chain(recipes)
+            .chain(kept)
+            .chain(&mut audit.file)
+            .chain(&mut record.folder);
         let keys = authorization.issuers.iter_mut().filter_map(|issuer| issuer.jwks_file.as_mut());
         for path in lists.chain(single).chain(keys) {
             resolve(path, folder);
@@ -69,6 +76,8 @@ issuer = 'https://login.example'
 jwks_file = '../keys.json'
 [audit]
 file = 'audit.jsonl'
+[record]
+folder = 'recordings'
 [repository]
 roots = ['.']
 docs = 'docs'
@@ -99,7 +108,7 @@ command = 'npx'
         paths.extend(a2e.skill.path.as_deref());
         paths.extend(a2e.env.commands.values().flatten().map(Path::new));
         paths.extend(config.authorization.issuers[0].jwks_file.as_deref());
-        paths.extend(config.audit.file.as_deref());
+        paths.extend(config.audit.file.as_deref().into_iter().chain(config.record.folder.as_deref()));
         paths.extend(config.repository.roots.iter().chain(&config.repository.docs).map(PathBuf::as_path));
         paths.extend(config.repository.recipes.iter().chain(&config.agent.folder).map(PathBuf::as_path));
         paths.extend(config.agent.roots.iter().map(PathBuf::as_path));
@@ -121,6 +130,7 @@ command = 'npx'
             "chess.py",
             "/etc/g/../keys.json",
             "/etc/g/audit.jsonl",
+            "/etc/g/recordings",
             "/etc/g",
             "/etc/g/docs",
             "/etc/g/recipes",

@@ -1,4 +1,6 @@
-//! The small sections: `[toolbox]`, `[mcp]`, `[limits]` and `[http]`.
+//! The small sections: `[toolbox]`, `[mcp]`, `[limits]`, `[http]` and `[record]`.
+
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -111,5 +113,24 @@ impl Default for HttpConfig {
             body_ms: 30_000,
             keep_alive_ms: 15_000,
         }
+    }
+}
+
+/// `[record]`: recordings of all sessions, for `gladhand serve`.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecordConfig {
+    /// Folder for one recording per process. Without it, nothing is recorded.
+    pub folder: Option<PathBuf>,
+    /// Size in MiB at which a new part of a recording begins.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub max_mib: u64,
+    /// Regular expressions for text to mask, in addition to secrets.
+    pub mask: Vec<String>,
+}
+
+impl Default for RecordConfig {
+    fn default() -> Self {
+        Self { folder: None, max_mib: 64, mask: Vec::new() }
     }
 }

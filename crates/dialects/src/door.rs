@@ -158,32 +158,43 @@ impl Door {
 
     /// Finds the dialect with the strongest claim to a line.
     fn detect(&self, line: Line<'_>) -> Detection {
-        let Some(text) = TextPolicy::UNDECIDED.read(line).map_err(|fault| parse_error(&fault))? else {
-            return Ok(None);
-        };
-        let value: &RawValue = serde_json::from_str(&text).map_err(|error| parse_error(&error.into()))?;
-        let members = match Kind::of(value) {
-            Kind::Object => Some(Members::parse(&text).map_err(|error| parse_error(&error.into()))?),
-            _ => None,
-        };
-        let first = FirstLine { text: &text, members };
-        let mut best = None;
-        for dialect in self.registry {
-            let claim = (dialect.claim)(&first);
-            if claim > best.map_or(Claim::No, |(_, claim)| claim) {
-                best = Some((*dialect, claim));
-            }
-        }
-        let (dialect, claim) = best.ok_or_else(|| self.unknown_dialect())?;
-        Ok(Some(Detected { dialect, claim, offer: (dialect.offer)(&first) }))
+        detect(self.registry, line)
     }
+}
 
-    fn unknown_dialect(&self) -> rpc::Error<'static> {
-        let names: Vec<_> = self.registry.iter().map(|dialect| dialect.name).collect();
-        let message = format!("this line opens no dialect spoken here ({})", names.join(", "));
-        rpc::Error::new(rpc::code::INVALID_REQUEST, message)
-            .with(&serde_json::json!({"reason": "unknown_dialect", "dialects": names}))
+/// The dialect of a client, if this line of it decides that.
+pub fn dialect_of_line(registry: &[&'static Dialect], line: &[u8]) -> Option<&'static Dialect> {
+    let detected = detect(registry, Line::Bytes(without_mark(line))).ok()??;
+    (detected.claim == Claim::Certain).then_some(detected.dialect)
+}
+
+/// Finds the dialect with the strongest claim to a line.
+fn detect(registry: &[&'static Dialect], line: Line<'_>) -> Detection {
+    let Some(text) = TextPolicy::UNDECIDED.read(line).map_err(|fault| parse_error(&fault))? else {
+        return Ok(None);
+    };
+    let value: &RawValue = serde_json::from_str(&text).map_err(|error| parse_error(&error.into()))?;
+    let members = match Kind::of(value) {
+        Kind::Object => Some(Members::parse(&text).map_err(|error| parse_error(&error.into()))?),
+        _ => None,
+    };
+    let first = FirstLine { text: &text, members };
+    let mut best = None;
+    for dialect in registry {
+        let claim = (dialect.claim)(&first);
+        if claim > best.map_or(Claim::No, |(_, claim)| claim) {
+            best = Some((*dialect, claim));
+        }
     }
+    let (dialect, claim) = best.ok_or_else(|| unknown_dialect(registry))?;
+    Ok(Some(Detected { dialect, claim, offer: (dialect.offer)(&first) }))
+}
+
+fn unknown_dialect(registry: &[&'static Dialect]) -> rpc::Error<'static> {
+    let names: Vec<_> = registry.iter().map(|dialect| dialect.name).collect();
+    let message = format!("this line opens no dialect spoken here ({})", names.join(", "));
+    rpc::Error::new(rpc::code::INVALID_REQUEST, message)
+        .with(&serde_json::json!({"reason": "unknown_dialect", "dialects": names}))
 }
 
 /// The detected dialect, or none: until a dialect is detected, only lines are answered.

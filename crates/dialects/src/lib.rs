@@ -22,7 +22,7 @@ pub mod testing;
 
 pub use absence::{Absence, absent, versions_with};
 pub use ambient::{Ambient, Entropy, Moment, Party};
-pub use door::{Door, Opening};
+pub use door::{Door, Opening, dialect_of_line};
 pub use rule_violation::RuleViolation;
 pub use side::{
     Action, CacheHints, Claim, Client, ClientSetup, Declared, Declined, Dialect, Event, FirstLine, Heard, Lane, Loss,

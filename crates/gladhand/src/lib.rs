@@ -27,6 +27,7 @@ pub mod logging;
 mod pins;
 mod policy_setup;
 pub mod providers;
+mod recorder;
 mod secrets;
 mod terminal;
 mod utc;

@@ -47,6 +47,8 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Bridge(args) => commands::bridge::run(&args),
+        #[cfg(unix)]
+        Command::Record(args) => commands::record::run(&args),
         Command::Show(args) => commands::show::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Call(args) => commands::call::run(args, cli.global.verbose),

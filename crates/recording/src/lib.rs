@@ -11,12 +11,15 @@
 //! {"ms":9.8,"session":"client-1","event":"closed","reason":"exit status: 0"}
 //! ```
 //!
-//! This crate opens no file, reads no clock and masks no secret: its callers do.
+//! [`Recorder`] writes the lines. This crate opens no file, reads no clock and masks no secret: its callers do, and pass
+//! in what the recorder needs.
 
 mod compare;
 mod entry;
 mod reader;
+mod recorder;
 
 pub use compare::{Bindings, Difference, compare, is_masked};
 pub use entry::{Entry, EntryKind, FORMAT, Header, NotARecording, PeerName, Sender, SessionEnd};
 pub use reader::{MAX_LINE, NumberedEntry, OpenError, Reader};
+pub use recorder::{BeginPart, Mask, Recorder};

@@ -56,6 +56,11 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
+/// Why no file can be made in a folder. A file is made there, and deleted again.
+pub fn not_writable(folder: &Path) -> Option<io::Error> {
+    tempfile::Builder::new().prefix(".gladhand-").tempfile_in(folder).err()
+}
+
 /// Writes a temporary file in the folder of `file`. The caller moves it into place.
 fn write_beside(file: &Path, content: &[u8], new_file: NewFile) -> io::Result<NamedTempFile> {
     // The parent of a plain name is empty, which means the current folder.

@@ -20,6 +20,8 @@ use crate::commands::open::OpenArgs;
 use crate::commands::policy::PolicyArgs;
 #[cfg(unix)]
 use crate::commands::ps::PsArgs;
+#[cfg(unix)]
+use crate::commands::record::RecordArgs;
 use crate::commands::replay::ReplayArgs;
 use crate::commands::repo::RepoArgs;
 use crate::commands::secret::SecretArgs;
@@ -104,6 +106,8 @@ impl Cli {
         let quickly = match first.as_ref().and_then(|word| word.to_str()) {
             Some("serve") => Self::quickly(std::env::args_os(), "serve", Command::Serve),
             Some("bridge") => Self::quickly(std::env::args_os(), "bridge", Command::Bridge),
+            #[cfg(unix)]
+            Some("record") => Self::quickly(std::env::args_os(), "record", Command::Record),
             _ => None,
         };
         match quickly {
@@ -182,6 +186,9 @@ pub enum Command {
     Serve(ServeArgs),
     /// Connect clients of any dialect to one server, on stdin and stdout or over HTTP.
     Bridge(BridgeArgs),
+    /// Run a server command, and record what passes between it and its client.
+    #[cfg(unix)]
+    Record(RecordArgs),
     /// Open a session with a server, and show the handshake.
     Open(OpenArgs),
     /// Call a tool of a server.

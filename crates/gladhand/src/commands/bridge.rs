@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::commands::shared::arguments::{AS, ListenArgs, clients, seconds};
+use crate::commands::shared::arguments::{AS, ListenArgs, clients, seconds, sizes};
 use clap::{Args, ValueHint};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use crate::commands::shared::sign_in;
 use crate::commands::{CommandError, serve};
 use crate::config;
 use crate::exit::Exit;
+use crate::recorder::tapped::TapRecording;
+use crate::recorder::{Existing, FileRecorder, MAX_MIB, Masks};
 use crate::terminal::text::quoted;
 use gladhand_client::upstream::{Authorizer, Bearer, Options, Speak, Target};
 use gladhand_client::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
@@ -42,6 +44,7 @@ Examples:
   gladhand bridge -- npx -y @modelcontextprotocol/server-everything stdio
   gladhand bridge https://example.org/mcp
   gladhand bridge --http 127.0.0.1:8080 -- my-old-server --stdio
+  gladhand bridge --record session.jsonl -- my-server
 
 GLADHAND_MCP_TOKEN is the bearer token for a server over HTTP, and
 GLADHAND_A2E_TOKEN the token in the handshake with an A2E host.";
@@ -74,6 +77,15 @@ pub struct BridgeArgs {
     /// removed from the answers of clients.
     #[arg(long, value_name = "FOLDER", requires = "http", value_hint = ValueHint::DirPath)]
     pub client_root: Vec<PathBuf>,
+    /// Record all messages of the clients and of the server in this file. An earlier recording becomes FILE.1.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+    /// Mask text that matches this regular expression in the recording; may be repeated.
+    #[arg(long, value_name = "REGEX", requires = "record")]
+    pub mask: Vec<String>,
+    /// Size in MiB at which a new part of the recording begins.
+    #[arg(long, value_name = "N", requires = "record", default_value_t = MAX_MIB, value_parser = sizes())]
+    pub max_mib: u64,
     /// Whom to serve, and how.
     #[command(flatten)]
     pub listen: ListenArgs,
@@ -89,6 +101,7 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     spec.options.violations = Arc::new(Violations::new(config.policy.violations));
     spec.options.line_bytes = config.limits.line_bytes;
     let (upstream, service) = coupled(spec);
+    let _recording = recording(args, &service)?;
     let service = service.shown_as("bridge", config::data_dir(args.listen.data_dir.as_deref()));
     let access = FollowedAccess::of(service.access());
     let ended = serve::serve(service, &access, &args.listen, config)?;
@@ -108,6 +121,15 @@ fn coupled(spec: Spec) -> (Arc<UpstreamProvider>, Service) {
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let service = Service::new(hub).tapped(tap).in_front_of(Arc::<UpstreamProvider>::clone(&upstream));
     (upstream, service.waiting_for_upstreams())
+}
+
+/// The recording that `--record` asks for.
+fn recording(args: &BridgeArgs, service: &Service) -> Result<Option<TapRecording>, CommandError> {
+    let Some(file) = &args.record else { return Ok(None) };
+    let masks = Masks::of(&args.mask).map_err(CommandError::usage)?;
+    let command: Vec<_> = args.url.iter().chain(&args.command).cloned().collect();
+    let recorder = FileRecorder::begin(file, Existing::MoveAside, &command, args.max_mib, masks)?;
+    Ok(Some(TapRecording::start(service.tap(), recorder)?))
 }
 
 fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {

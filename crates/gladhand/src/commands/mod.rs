@@ -29,6 +29,8 @@ pub mod open;
 pub mod policy;
 #[cfg(unix)]
 pub mod ps;
+#[cfg(unix)]
+pub mod record;
 pub mod replay;
 pub mod repo;
 pub mod secret;

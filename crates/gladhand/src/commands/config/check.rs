@@ -22,6 +22,7 @@ use crate::config::{
 };
 use crate::exit::Exit;
 use crate::from_config;
+use crate::recorder::Masks;
 use crate::terminal::layout;
 use crate::terminal::text::plain_lines;
 
@@ -126,10 +127,16 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
         let problem = places.problem(&key.split('.').collect::<Vec<_>>(), message);
         verdict.errors.push(problem);
     }
+    if let Some(error) = own.and_then(|config| Masks::of(&config.record.mask).err()) {
+        verdict.errors.push(places.problem(&["record", "mask"], error.to_string()));
+    }
     verdict.errors.sort_by_key(|problem| (problem.line, problem.column));
     let left_open = config.iter().filter_map(existence_checks::left_open);
     let keys = own.into_iter().flat_map(existence_checks::missing_keys);
-    for missing in config.iter().flat_map(existence_checks::missing_elsewhere).chain(left_open).chain(keys) {
+    let recordings = own.and_then(existence_checks::unusable_recordings);
+    for missing in
+        config.iter().flat_map(existence_checks::missing_elsewhere).chain(left_open).chain(keys).chain(recordings)
+    {
         if !missing.is_mistaken(&verdict.errors) {
             let path: Vec<_> = missing.key.split('.').collect();
             verdict.warnings.push(places.problem(&path, format!("{}: {}", missing.message, missing.advice)));

@@ -20,7 +20,7 @@ use crate::terminal::layout::{width, write_labelled};
 use crate::terminal::text::plain;
 
 /// The width of reports if the width of the terminal is unknown.
-const USUAL_WIDTH: usize = 100;
+const USUAL_WIDTH: usize = 80;
 
 /// How many characters of a value are shown; `--json` has all of it.
 const VALUE: usize = 400;

@@ -22,6 +22,7 @@ use crate::config::{self, Config, ConfigError, HttpConfig};
 use crate::exit::Exit;
 use crate::from_config;
 use crate::policy_setup;
+use crate::recorder::{self, NotRecorded};
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
 use gladhand_process::open_files;
@@ -83,6 +84,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let reached = reached(&args.listen, &config)?;
     let assembly = Assembly::of(&mut config, &layers, data.as_deref(), reached, ListWaits::of_environment());
     let Assembly { hub, agent, tap, mounted, is_circle } = assembly;
+    let _recording = recorder::folder::start(&config.record, &tap).map_err(not_recording)?;
     let service = Service::new(hub.clone()).tapped(tap).with_chore(gladhand_agent_tools::remove_leftovers);
     let access = Arc::new(FollowedAccess::of(service.access()));
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
@@ -184,6 +186,15 @@ pub(super) fn serve(
         logging::say(Level::INFO, hint, &[], &format!("gladhand: {hint}\n"));
     }
     ended(service.serve_stdio()?)
+}
+
+/// Why the sessions cannot be recorded as `[record]` asks.
+fn not_recording(error: NotRecorded) -> CommandError {
+    let hint = "make the folder of [record], or remove the section";
+    match error {
+        NotRecorded::Mask(mask) => CommandError::usage(mask).hint("correct `record.mask`"),
+        error => CommandError::from(error).hint(hint),
+    }
 }
 
 /// Why the server cannot listen for HTTP, with a suggestion.

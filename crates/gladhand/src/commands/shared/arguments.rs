@@ -113,6 +113,11 @@ pub(in crate::commands) fn dialects() -> clap::builder::PossibleValuesParser {
     std::iter::once("auto").chain(names).collect::<Vec<_>>().into()
 }
 
+/// Sizes of a part of a recording, in MiB.
+pub(in crate::commands) fn sizes() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=1_048_576)
+}
+
 pub(in crate::commands) fn seconds(text: &str) -> Result<u64, String> {
     let whole = text.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
     whole.ok_or_else(|| "expected whole seconds, from 1 to 3600".to_owned())

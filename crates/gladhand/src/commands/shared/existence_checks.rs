@@ -86,6 +86,19 @@ pub(in crate::commands) fn missing_keys(config: &Config) -> impl Iterator<Item =
     unusable.map(move |(key, message)| Missing { key, message, advice: advice.to_owned() })
 }
 
+/// The folder of recordings, if it is missing or cannot be written.
+pub(in crate::commands) fn unusable_recordings(config: &Config) -> Option<Missing> {
+    let (key, folder) = ("record.folder", config.record.folder.as_deref()?);
+    if folder.as_os_str().is_empty() {
+        return None;
+    }
+    missing_folder(key, folder, folder).or_else(|| {
+        let error = gladhand_store::files::not_writable(folder)?;
+        let message = format!("no file can be made in {}: {error}", folder.display());
+        Some(Missing { key: key.to_owned(), message, advice: "change its permissions, or name another".to_owned() })
+    })
+}
+
 /// Reports an endpoint that is open although the configuration asks for tokens elsewhere.
 pub(in crate::commands) fn left_open(config: &Config) -> Option<Missing> {
     let A2eConfig { tokens, agents, .. } = &config.a2e;
