@@ -178,6 +178,7 @@ mod tests {
             ("sh -c 'mysql -uroot -phush db'", "sh -c 'mysql -uroot -p*** db'"),
             ("/usr/bin/mysqldump -phush", "/usr/bin/mysqldump -p***"),
             (r#"{"run":"mysql -phush db"}"#, r#"{"run":"mysql -p*** db"}"#),
+            (r#"{"sent":"DPoP hush1234567890"}"#, r#"{"sent":"DPoP ***"}"#),
             ("srv --token=hush --secret hush2", "srv --token=*** --secret ***"),
         ] {
             assert_eq!(redact(text), shown);
