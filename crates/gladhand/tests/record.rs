@@ -345,7 +345,8 @@ fn no_secret_of_any_kind_reaches_the_file() {
     let mut input = String::new();
     for (_, text) in &secrets {
         let call = |params| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
-        let words: Vec<_> = text.split(' ').collect();
+        // A command line as a list of words.
+        let words: Vec<_> = if text.contains(" -") { text.split(' ').collect() } else { vec![text.as_str()] };
         let lines = [
             call(json!({"name": "a", "arguments": {"text": text, "deep": [[{"x": text}]], (text): 1}})),
             call(json!({"name": "a", "arguments": {"words": words, "json": json!({"a": text}).to_string()}})),
