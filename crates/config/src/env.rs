@@ -29,7 +29,8 @@ pub const EXA_BASE: &str = "GLADHAND_EXA_BASE";
 /// The prefix of environment variables that hold secrets.
 pub const SECRET: &str = "GLADHAND_SECRET_";
 
-/// Whether this variable is withheld from every program that we start: upstreams, tools of the agent, the browser.
+/// Whether this variable is withheld from every program that we start: upstreams, tools of the agent, the browser. Only the
+/// command of `gladhand record` has it, because that command runs as without us.
 pub fn is_never_passed_on(name: &OsStr) -> bool {
     [A2E_TOKEN, MCP_TOKEN, PASSPHRASE, LIST_WAIT].iter().any(|ours| name == *ours)
         || name.as_encoded_bytes().starts_with(SECRET.as_bytes())

@@ -173,7 +173,10 @@ mod tests {
     fn a_looser_setting_is_set_aside_and_a_stricter_one_is_used() {
         let looser = "[policy]\npin = 'off'\nvalidate_arguments = false\n[agent]\napprove = 'all'\nallow = ['runs']\n";
         let own = "[policy]\npin = 'stop'\nvalidate_arguments = true\n[toolbox]\nenabled = false\n";
-        let (config, set_aside) = narrowed(own, &format!("{looser}[toolbox]\nenabled = true\n[http]\nsessions = 1\n"));
+        let (config, set_aside) = narrowed(
+            own,
+            &format!("{looser}[toolbox]\nenabled = true\n[http]\nsessions = 1\n[record]\nfolder = '.'\n"),
+        );
         let expected = [
             "policy.pin",
             "policy.validate_arguments",
@@ -181,9 +184,11 @@ mod tests {
             "agent.allow",
             "toolbox.enabled",
             "http.sessions",
+            "record.folder",
         ];
         assert_eq!(set_aside, expected);
         assert!(config.policy.validate_arguments && !config.toolbox.enabled && config.agent.approve == Approve::Ask);
+        assert_eq!(config.record.folder, None);
         let stricter = "[policy]\npin = 'stop'\n[agent]\napprove = 'none'\ndeny = ['bash']\nenabled = false\n";
         let (config, set_aside) = narrowed("", stricter);
         assert_eq!(set_aside, Vec::<String>::new());

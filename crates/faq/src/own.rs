@@ -6,7 +6,7 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 17] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 18] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
     ("docs/a2e.md", include_str!("../../../docs/a2e.md")),
@@ -22,6 +22,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 17] = [
     ("docs/peers.md", include_str!("../../../docs/peers.md")),
     ("docs/performance.md", include_str!("../../../docs/performance.md")),
     ("docs/policy.md", include_str!("../../../docs/policy.md")),
+    ("docs/recording.md", include_str!("../../../docs/recording.md")),
     ("docs/security.md", include_str!("../../../docs/security.md")),
     ("docs/stability.md", include_str!("../../../docs/stability.md")),
 ];

@@ -150,9 +150,10 @@ fn mysql_password(word: &str) -> Option<Range<usize>> {
     Some(word.len() - value.len()..word.len())
 }
 
-/// Whether a word is the name of one of these programs, or a path to it.
+/// Whether a word is the name of one of these programs, or a path to it. A quote may precede it, as in JSON in a text.
 fn is_mysql_program(word: &str) -> bool {
-    let name = word.trim_matches(['"', '\'', '`', '(']).rsplit('/').next().unwrap_or_default();
+    let quotes = ['"', '\'', '`', '('];
+    let name = word.trim_matches(quotes).rsplit(|c| c == '/' || quotes.contains(&c)).next().unwrap_or_default();
     MYSQL.contains(&name)
 }
 
@@ -176,6 +177,8 @@ mod tests {
             ("srv --token ${secret:t} x", "srv --token ${secret:t} x"),
             ("sh -c 'mysql -uroot -phush db'", "sh -c 'mysql -uroot -p*** db'"),
             ("/usr/bin/mysqldump -phush", "/usr/bin/mysqldump -p***"),
+            (r#"{"run":"mysql -phush db"}"#, r#"{"run":"mysql -p*** db"}"#),
+            (r#"{"sent":"DPoP hush1234567890"}"#, r#"{"sent":"DPoP ***"}"#),
             ("srv --token=hush --secret hush2", "srv --token=*** --secret ***"),
         ] {
             assert_eq!(redact(text), shown);

@@ -217,7 +217,10 @@ fn after_schemes(text: &str) -> Vec<Range<usize>> {
             let length = rest.find(|c: char| !fits(c)).unwrap_or(rest.len());
             let value = rest[..length].trim_end_matches('.');
             // `error=` and `realm=` are parameters of a challenge.
-            let is_parameter = value.trim_end_matches('=').contains('=') || rest[length..].starts_with('"');
+            let is_quoted = rest[length..].starts_with('"');
+            // A token at the end of a string, as in JSON in a text, has a quote after it too.
+            let is_name = value.ends_with('=') && !value.contains(|c: char| c.is_ascii_digit());
+            let is_parameter = value.trim_end_matches('=').contains('=') || (is_quoted && is_name);
             if is_opaque(value) && !is_parameter {
                 found.push(begin..begin + value.len());
             }

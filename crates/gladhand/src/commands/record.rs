@@ -40,7 +40,7 @@ command of a server in the configuration of a client. Secrets are masked in the
 file. Parts of N MiB that are full become FILE.1 to FILE.4.
 
 Examples:
-  gladhand record session.jsonl -- npx -y @modelcontextprotocol/server-everything
+  gladhand record session.jsonl -- npx -y my-server
   gladhand record session.jsonl --force --mask 'cust-[0-9]+' -- my-server
 
 The exit code is that of the command, or 128 and the number of the signal that
@@ -133,8 +133,8 @@ struct Recording {
     /// answer precedes its request. Each thread has at most one chunk here.
     chunks: Mutex<VecDeque<(Stream, Instant, Vec<u8>)>>,
     recorded: Mutex<Recorded>,
-    /// Number of chunks so far.
-    count: AtomicU64,
+    /// Number of chunks that were added.
+    added: AtomicU64,
     /// The client reads nothing more.
     is_unread: AtomicBool,
     /// Told when the client neither writes nor reads any more.
@@ -143,6 +143,8 @@ struct Recording {
 
 struct Recorded {
     recorder: FileRecorder,
+    /// Number of chunks that were recorded.
+    chunks: u64,
     lines: [Lines; 3],
     dialect: Option<&'static Dialect>,
 }
@@ -152,31 +154,34 @@ impl Recording {
         let lines = [(); 3].map(|()| Lines::with_limit(MAX_LINE));
         Self {
             chunks: Mutex::default(),
-            recorded: Mutex::new(Recorded { recorder, lines, dialect: None }),
-            count: AtomicU64::new(0),
+            recorded: Mutex::new(Recorded { recorder, chunks: 0, lines, dialect: None }),
+            added: AtomicU64::new(0),
             is_unread: AtomicBool::new(false),
             client_gone: Notify::new(),
         }
     }
 
-    fn add(&self, stream: Stream, chunk: &[u8]) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.chunks.lock().unpoisoned().push_back((stream, Instant::now(), chunk.to_vec()));
+    /// Adds a chunk, and returns its number.
+    fn add(&self, stream: Stream, chunk: &[u8]) -> u64 {
+        let mut chunks = self.chunks.lock().unpoisoned();
+        chunks.push_back((stream, Instant::now(), chunk.to_vec()));
+        self.added.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Records what was added so far.
-    fn record(&self) {
+    /// Records the chunks up to this number. Later ones are left to their threads, so that none works for the others.
+    fn record(&self, number: u64) {
         let mut recorded = self.recorded.lock().unpoisoned();
-        loop {
+        while recorded.chunks < number {
             let next = self.chunks.lock().unpoisoned().pop_front();
             let Some((stream, at, chunk)) = next else { return };
+            recorded.chunks += 1;
             recorded.chunk(stream, at, &chunk);
         }
     }
 
     /// Records the end of the command.
     fn close(&self, status: ExitStatus) {
-        self.record();
+        self.record(u64::MAX);
         let mut recorded = self.recorded.lock().unpoisoned();
         let now = Instant::now();
         for stream in [Stream::Stdin, Stream::Stdout, Stream::Stderr] {
@@ -248,13 +253,13 @@ struct Outputs(std::sync::mpsc::Receiver<()>);
 impl Outputs {
     /// Waits until everything that the ended command wrote is passed on.
     fn wait(&self, recording: &Recording) {
-        let mut before = recording.count.load(Ordering::Relaxed);
+        let mut before = recording.added.load(Ordering::Relaxed);
         loop {
             match self.0.recv_timeout(LAST_OUTPUT) {
                 Ok(()) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
-                    let now = recording.count.load(Ordering::Relaxed);
+                    let now = recording.added.load(Ordering::Relaxed);
                     if now == before {
                         return;
                     }
@@ -307,10 +312,12 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()>
 fn copy(stream: Stream, from: OwnedFd, to: &OwnedFd, recording: &Recording) {
     let mut buffer = vec![0; CHUNK_BYTES];
     while let Some(length @ 1..) = read(from.as_fd(), &mut buffer) {
-        recording.add(stream, &buffer[..length]);
+        let number = recording.add(stream, &buffer[..length]);
         let is_passed_on = write_all(to.as_fd(), &buffer[..length]);
-        recording.record();
+        recording.record(number);
         if !is_passed_on {
+            // The command gets the error of a closed pipe, as without us.
+            drop(from);
             recording.is_unread.fetch_or(stream == Stream::Stdout, Ordering::Relaxed);
             return;
         }

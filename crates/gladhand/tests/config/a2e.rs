@@ -114,7 +114,7 @@ fn an_upstream_is_told_who_we_are_as_the_configuration_says() {
     }
     setting.write("[upstreams.a]\ncommand = 'x'\nspeak = 'mcp'\nagent_id = 'research'\n[upstreams.b]\ncommand = 'x'\nagent_id = ''\n");
     let told = text(&setting.run(&["config", "check"]).stdout);
-    assert!(told.contains("gladhand.toml:4:1: error: upstreams.a.agent_id: only hosts of A2E"), "{told}");
+    assert!(told.contains("gladhand.toml:4:1: error: upstreams.a.agent_id: `agent_id` is sent only to A2E hosts"), "{told}");
     assert!(told.contains("gladhand.toml:7:1: error: upstreams.b.agent_id: an id must not be empty"), "{told}");
     let list = answer(&mut process, r#"{"jsonrpc":"2.0","id":8,"method":"tools/list"}"#);
     assert!(list["result"].is_object(), "what is wrong changes nothing: {list}");

@@ -10,8 +10,14 @@ use crate::shell;
 use crate::support::gladhand;
 
 /// Commands that report nothing of their own: stdout belongs to peers, or is the document that was asked for.
-const WITHOUT_REPORT: [&str; 5] =
-    ["gladhand serve", "gladhand bridge", "gladhand completions", "gladhand man", "gladhand config schema"];
+const WITHOUT_REPORT: [&str; 6] = [
+    "gladhand serve",
+    "gladhand bridge",
+    "gladhand record",
+    "gladhand completions",
+    "gladhand man",
+    "gladhand config schema",
+];
 
 /// Every command with its whole name, `gladhand config check`, groups included.
 fn commands() -> Vec<(String, Command)> {

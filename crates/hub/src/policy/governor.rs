@@ -23,7 +23,7 @@ use crate::routes::Routes;
 use crate::watched::Subscriber;
 
 /// How often a comparison waits for new pins: others may be new each time.
-const MOST_WAITS: usize = 3;
+const MOST_WAITS: usize = 8;
 
 /// Applies a policy to a hub's calls.
 #[derive(Debug, Default)]
