@@ -59,7 +59,7 @@ impl Written {
 
     fn file(&self, folder: &Path) -> PathBuf {
         let file = folder.join("session.ndjson");
-        std::fs::write(&file, &self.text).unwrap();
+        std::fs::write(&file, &self.text).expect("there is room for a file");
         file
     }
 }
@@ -95,7 +95,7 @@ fn session() -> Written {
 fn run(arguments: &[&str]) -> Output {
     let mut command = gladhand();
     command.args(arguments).env("COLUMNS", "80").env_remove("CLICOLOR_FORCE");
-    command.output().unwrap()
+    command.output().expect("it starts")
 }
 
 fn text(output: &Output) -> String {
@@ -270,14 +270,14 @@ fn other_files_are_refused() {
 fn scripted(folder: &Path, answers: &[&str]) -> PathBuf {
     let script = folder.join("server.sh");
     let steps: String = answers.iter().map(|answer| format!("{answer}\n")).collect();
-    std::fs::write(&script, format!("#!/bin/sh\n{steps}cat >/dev/null\n")).unwrap();
+    std::fs::write(&script, format!("#!/bin/sh\n{steps}cat >/dev/null\n")).expect("there is room for a file");
     script
 }
 
 fn replay(file: &Path, arguments: &[&str], server: &[&str]) -> Output {
     let mut command = gladhand();
     command.arg("replay").arg(file).args(arguments).env("COLUMNS", "80").arg("--").args(server);
-    command.output().unwrap()
+    command.output().expect("it starts")
 }
 
 /// A recording of our own server, made by talking to it.

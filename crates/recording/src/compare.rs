@@ -15,16 +15,11 @@ const MASK: &str = "***";
 const MOST: usize = 50;
 
 /// Names of members whose scalar values change from run to run, in lower case and without `_` and `-`.
-const VOLATILE: [&str; 36] = [
+const VOLATILE: [&str; 27] = [
     "created",
     "createdat",
     "cursor",
     "date",
-    "duration",
-    "durationms",
-    "durations",
-    "elapsed",
-    "elapsedms",
     "endedat",
     "expires",
     "expiresat",
@@ -32,7 +27,6 @@ const VOLATILE: [&str; 36] = [
     "finishedat",
     "lastmodified",
     "lastupdatedat",
-    "latencyms",
     "nextcursor",
     "nonce",
     "pid",
@@ -45,14 +39,17 @@ const VOLATILE: [&str; 36] = [
     "taskid",
     "time",
     "timestamp",
-    "tookms",
     "traceid",
     "traceparent",
     "ts",
     "updatedat",
-    "uptime",
-    "uptimes",
 ];
+
+/// Names of members that are durations, also with a unit after them.
+const DURATIONS: [&str; 5] = ["duration", "elapsed", "latency", "took", "uptime"];
+
+/// The units of durations in names of members.
+const UNITS: [&str; 8] = ["", "ns", "us", "ms", "s", "secs", "seconds", "millis"];
 
 /// A place where a live message differs from the recorded one.
 #[derive(Debug, Clone, PartialEq)]
@@ -171,7 +168,8 @@ impl Comparison<'_> {
 
 fn is_volatile(member: &str) -> bool {
     let name: String = member.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect();
-    VOLATILE.contains(&name.as_str())
+    let unit = DURATIONS.iter().find_map(|duration| name.strip_prefix(duration));
+    VOLATILE.contains(&name.as_str()) || unit.is_some_and(|unit| UNITS.contains(&unit))
 }
 
 /// Whether a text fits a recorded one in which secrets are masked.
@@ -291,7 +289,7 @@ mod tests {
         let run = |uuid: &str, time: &str, took: &str, number: f64| {
             json!({
                 "id": number, "sessionId": uuid, "next_cursor": took, "created_at": number, "expiresAt": time,
-                "text": format!("job {uuid} ran at {time}, took {took}."), "list": [{"session": uuid}],
+                "uptime_seconds": number, "took": number, "text": format!("job {uuid} ran at {time}, took {took}."), "list": [{"session": uuid}],
             })
         };
         let one = run("0b1c2d3e-0000-4000-8000-0123456789ab", "2026-01-01T00:00:00Z", "12.5 ms", 1.0);
@@ -316,6 +314,7 @@ mod tests {
         assert!(path(json!(1), json!(1.0)).is_empty());
         assert_eq!(differences(json!({"x/y": 1, "~": 2}), json!({"z": 1, "~": 3})), ["/x~1y", "/~0", "/z"]);
         assert_eq!(differences(json!({"time": {"a": 1}}), json!({"time": {"a": 2}})), ["/time/a"]);
+        assert_eq!(differences(json!({"tookOver": 1}), json!({"tookOver": 2})), ["/tookOver"]);
         assert_eq!(differences(json!({"time": 1}), json!({"time": "1"})), ["/time"]);
         assert_eq!(differences(json!([1, 2]), json!([1])), ["/1"]);
     }

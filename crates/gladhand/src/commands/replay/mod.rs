@@ -119,7 +119,7 @@ fn chosen(recording: Recording, id: Option<&str>) -> Result<Session, CommandErro
         None => {
             // A bridge records both of its sides. Its client is the one of interest.
             let first = sessions.iter().position(|session| session.id.starts_with("client-"));
-            first.or((!sessions.is_empty()).then_some(0))
+            first.or_else(|| (!sessions.is_empty()).then_some(0))
         }
     };
     let Some(at) = at else {

@@ -243,7 +243,8 @@ fn tool(method: Option<&str>, text: &str) -> Option<String> {
     let members = Members::parse(text).ok()?;
     let inner = members.object("params").or_else(|| members.object("payload"));
     let is_call = method.is_some_and(|method| method.contains("call"));
-    let named = inner.as_ref().filter(|_| is_call).and_then(|params| params.str("name").or(params.str("tool_name")));
+    let named =
+        inner.as_ref().filter(|_| is_call).and_then(|params| params.str("name").or_else(|| params.str("tool_name")));
     let named = named.or_else(|| members.str("tool_name")).or_else(|| members.str("tool"));
     named.map(std::borrow::Cow::into_owned)
 }
@@ -307,7 +308,7 @@ pub(in crate::commands) fn parts(file: &Path) -> Result<Vec<(PathBuf, FileReader
     let first = open(file)?;
     let (started, part) = (first.header().started_ms, first.header().part);
     let mut parts = vec![(file.to_owned(), first)];
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // A folder that cannot be listed has no other parts that could be read.
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

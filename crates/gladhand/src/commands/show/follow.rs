@@ -89,8 +89,11 @@ impl Following {
         }
         let is_end = matches!(kind, EntryKind::Closed(_));
         let line = session.add(number, ms, kind).and_then(|at| session.lines.get(at));
-        let shown = filter.has_session(session)
-            && line.map_or(is_end && !filter.is_partial(), |line| filter.passes(session, line));
+        let passes = match line {
+            Some(line) => filter.passes(session, line),
+            None => is_end && !filter.is_partial(),
+        };
+        let shown = passes && filter.has_session(session);
         if shown {
             if self.current.as_ref() != Some(&id) || is_end {
                 let mut text = String::from("\n");

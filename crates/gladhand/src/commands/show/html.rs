@@ -57,8 +57,9 @@ pub(super) fn page(recording: &Recording, filter: &Filter) -> String {
         page.push_str("<nav aria-label=\"Sessions\">\n<ol>\n");
         for (number, (session, shown)) in sessions.iter().enumerate() {
             let (title, count) = (text(&session.title()), shown.len());
+            let plural = if count == 1 { " message" } else { " messages" };
             push(&mut page, format_args!("<li><a href=\"#s{number}\">{title}</a> "));
-            push(&mut page, format_args!("<span class=\"faint\">{count} messages</span></li>\n"));
+            push(&mut page, format_args!("<span class=\"faint\">{count}{plural}</span></li>\n"));
         }
         page.push_str("</ol>\n</nav>\n");
     }
@@ -162,7 +163,25 @@ fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use gladhand_recording::{EntryKind, Sender};
+
     use super::*;
+
+    #[test]
+    fn json_keeps_its_order_and_its_numbers() {
+        let line = |text: &str| {
+            let message = serde_json::from_str(text).unwrap();
+            let kind = EntryKind::Message { from: Sender::Client, dialect: None, kind: None, message };
+            let mut session = Session::default();
+            session.add(1, 0.0, kind);
+            pretty(&session.lines[0])
+        };
+        let text = r#"{"b" : 1.0,"a":[ ],"a":"x, {\"y","c":[1,{ }]}"#;
+        let expected = "{\n  \"b\": 1.0,\n  \"a\": [],\n  \"a\": \"x, {\\\"y\",\n  \"c\": [\n    1,\n    {}\n  ]\n}";
+        assert_eq!(line(text), expected);
+        let deep = format!("{}1{}", "[".repeat(2000), "]".repeat(2000));
+        assert!(line(&deep).len() < 2 * 2000 * (2 + 2 * DEEPEST));
+    }
 
     #[test]
     fn text_has_no_markup_and_nothing_invisible() {
