@@ -265,7 +265,13 @@ mod tests {
             record.verdict = Verdict::refused(Refusal::TimedOut { seconds: 1 });
             let request = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover"}"#;
             record.messages = [(Side::Client, request), (Side::Server, line)]
-                .map(|(from, text)| RecordedLine { from, is_message: true, text: text.to_owned(), at: Duration::ZERO })
+                .map(|(from, text)| RecordedLine {
+                    from,
+                    is_message: true,
+                    label: String::new(),
+                    text: text.to_owned(),
+                    at: Duration::ZERO,
+                })
                 .into();
             hints(&record)
         };
