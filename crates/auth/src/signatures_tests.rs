@@ -48,7 +48,7 @@ fn opened(algorithm: &str, pem: &str) -> (Algorithm, EncodingKey, DecodingKey) {
 }
 
 #[test]
-fn what_a_key_signs_its_public_key_verifies() {
+fn a_signature_is_verified_with_the_public_key() {
     for (name, pem) in KEYS {
         let (algorithm, private, public) = opened(name, pem);
         let signature = sign(b"message", &private, algorithm).unwrap();

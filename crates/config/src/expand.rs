@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn references_become_what_they_stand_for() {
+    fn references_are_replaced_by_their_values() {
         for (text, expected) in [
             ("plain $HOME {x}", "plain $HOME {x}"),
             ("${HOME}/bin:${HOME}", "/home/ann/bin:/home/ann"),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_upstream_uses_of_the_user_needs_a_grant() {
+    fn secrets_variables_and_logins_of_an_upstream_need_a_grant() {
         let text = "[upstreams.a]\nurl = 'https://x/mcp'\nauth = 'oauth'\n[upstreams.b]\nurl = 'https://x/mcp'\n\
                     bearer = '${secret:s}'\n[upstreams.c]\ncommand = ['x', '${HOME}', '${V}']\n\
                     [upstreams.d]\nenabled = false\nurl = 'https://y/mcp'\nauth = 'oauth'\n";
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_nothing_is_told_by_its_name_each_time() {
+    fn each_reference_without_a_value_is_reported_by_name() {
         let mistakes = expanded("${A} hush ${secret:b} ${HOME}").unwrap_err();
         assert_eq!(mistakes, ["the variable A is not set", "there is no secret `b`: make one"]);
         for text in ["${", "${HOME", "${}", "${a b}", "${secret:}"] {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_have_words() {
+    fn every_mistake_has_its_message() {
         let known = vec!["only", "hide"];
         let range = |least: Option<u64>, most: Option<u64>| Mistake::OutOfRange {
             least: least.map(|least| least.to_string()),

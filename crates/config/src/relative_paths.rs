@@ -148,7 +148,7 @@ command = 'npx'
     }
 
     #[test]
-    fn a_file_that_is_named_from_here_means_the_same() {
+    fn paths_in_a_relative_file_are_resolved_from_its_folder() {
         let here = std::env::current_dir().unwrap();
         for (path, folder) in [("gladhand.toml", here.clone()), ("conf/g.toml", here.join("conf"))] {
             let a2e = read(path, false).a2e;
@@ -157,7 +157,7 @@ command = 'npx'
     }
 
     #[test]
-    fn what_is_read_as_it_is_written_stays_as_it_is_written() {
+    fn paths_read_as_written_stay_relative() {
         let written = paths(&read("/etc/g/gladhand.toml", true));
         assert_eq!((written[0].as_str(), written[2].as_str()), ("work", "./skills"));
     }

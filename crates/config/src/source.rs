@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_with_a_mistake_is_told_once_with_its_place_and_without_its_value() {
+    fn every_key_with_a_mistake_is_reported_once_with_its_place_and_without_its_value() {
         let text = "[upstreams.a]\ntimeout_ms = \"hush\"\nisolated = \"hush\"\nenv = { X = 5 }\n\n[upstreams.b]\ntimout_ms = 1\n\
                     args = ['x', 5]\ninherit_env = 7\n";
         assert_eq!(
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_read_beside_what_is_wrong() {
+    fn valid_keys_are_read_although_other_keys_are_invalid() {
         let (source, _) = Source::read("[limits]\npage_size = 7\nin_flight = true\n[two]\n");
         let (config, problems) = source.parse();
         let limits = config.unwrap().limits;
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_toml_is_told_in_all_places() {
+    fn every_toml_syntax_error_is_reported() {
         let problems = problems("a = \nb = 1\nc = [\n");
         assert!(problems.len() >= 2 && problems[0].starts_with("line 1, column 5: "), "{problems:?}");
     }

@@ -34,7 +34,7 @@ fn an_empty_file_is_the_defaults() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place_and_without_their_line() {
+fn configuration_mistakes_have_their_place_without_the_text_of_the_line() {
     let text = "[a2e]\ntokens = [\"hush\"]\nmax_paralel = 2\n";
     let problem = problem(text);
     assert!(problem.contains("line 3, column 1"), "{problem}");
@@ -45,7 +45,7 @@ fn mistakes_are_told_with_their_place_and_without_their_line() {
 }
 
 #[test]
-fn values_out_of_range_are_told_by_name() {
+fn values_out_of_range_are_reported_with_key_and_range() {
     assert_eq!(problem("[a2e]\nmax_parallel = 0"), "line 2, column 1: a2e.max_parallel: must be from 1 to 100000");
     assert_eq!(problem("[limits]\nin_flight = 0"), "line 2, column 1: limits.in_flight: must be from 1 to 100000");
     for (setting, expected) in [
@@ -73,7 +73,7 @@ fn a_file_has_at_most_a_thousand_upstreams() {
 }
 
 #[test]
-fn mistakes_of_policy_are_told_with_their_place() {
+fn mistakes_in_policy_rules_have_their_place() {
     for (text, place, told) in [
         ("[[policy.rules]]\neffect = \"deny\"\nwhen = 'a = 1'", "line 3, column 8", "at character 3: expected one of"),
         (
@@ -106,7 +106,7 @@ fn mistakes_of_policy_are_told_with_their_place() {
 }
 
 #[test]
-fn all_mistakes_in_all_items_of_a_list_are_told_with_their_number() {
+fn all_mistakes_in_list_items_are_reported_with_the_number_of_the_item() {
     let text = "[[policy.rules]]\neffect = 'allow'\n[[policy.rules]]\neffcet = 'deny'\ntools = 'x'\n\
                     [[policy.rules]]\neffect = 'forbid'\nwhen = 5\n[[policy.limits]]\n[http]\nsessions = 'many'\n";
     let expected = "\
@@ -121,7 +121,7 @@ line 11, column 12: http.sessions: expected a whole number";
 }
 
 #[test]
-fn what_a_key_holds_does_not_reach_the_terminal() {
+fn control_characters_in_a_key_are_escaped_in_messages() {
     let problem = problem("[upstreams.a]\ncommand = 'x'\n\"en\\u001b[31m\\nv\" = 1\n");
     assert!(problem.contains("`en\\u{1b}[31m\\nv`") && !problem.contains('\n'), "{problem}");
 }
@@ -133,7 +133,7 @@ fn tokens_do_not_print() {
 }
 
 #[test]
-fn upstreams_come_in_the_order_of_the_file_with_what_they_refer_to() {
+fn upstreams_keep_the_order_of_the_file_and_their_references_are_resolved() {
     let text = "[upstreams.zed]\ncommand = ['${HOME}/bin/z', '-v']\nargs = ['x']\nprefix = ''\n\
                     [upstreams.a]\nurl = 'https://example.org/mcp'\nheaders = { X-Key = 'k' }\ntimeout_ms = 5\n";
     let config = parse(text).unwrap();
@@ -149,7 +149,7 @@ fn upstreams_come_in_the_order_of_the_file_with_what_they_refer_to() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_upstreams_is_told_at_once() {
+fn all_mistakes_in_upstreams_are_reported_together() {
     let text = "[upstreams.a]\ncommand = 'x'\nurl = 'y'\n[upstreams.b]\nenv = { T = 'hush ${NOPE}' }\n\
                     [upstreams.c]\nurl = 'ftp://x'\nargs = ['hush']\nspeak = 'hush'\n[upstreams.'d d']\n\
                     [upstreams.e]\nenabled = false\ncommand = '${NOPE}'\n[http]\nsessions = 0\nstreams = 'hush'\n";

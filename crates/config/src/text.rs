@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_toml_values_are_read_back_unchanged() {
         let written = json!({
             "text": "a \"b\" \\ \n \u{1} \u{7f} ü \u{202e} \u{e0041} 👩🏽‍🚀",
             "list": [1, -2, 2.5, true, "x"],

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_token_closes_what_was_open_and_opens_nothing() {
+    fn a_first_token_in_an_untrusted_change_closes_the_endpoint() {
         let token = "[[authorization.tokens]]\nname = 'ann'\ntoken = 'ann'\n";
         let issuer = "[authorization]\nresource = 'https://me.example'\n[[authorization.issuers]]\nissuer = 'https://as.example'\n";
         for first in [token, issuer] {
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_could_have_written_a_file_of_the_user() {
+    fn every_configured_program_may_have_written_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("g.toml");
         std::fs::write(&file, "").unwrap();

@@ -268,7 +268,7 @@ fn answers_behind_a_slow_call_are_counted_until_sent() {
 }
 
 #[test]
-fn a_session_needs_no_handshake_and_the_agreement_says_so() {
+fn a_fluxloop_session_opens_without_a_handshake_and_the_agreement_records_it() {
     let mut server = server();
     server.line(r#"{"tool":"echo","message":"m"}"#);
     server.line(r#"{"tool":"echo","message":"m"}"#);

@@ -201,7 +201,7 @@ fn multi_line_json_is_written_on_one_line() {
 }
 
 #[test]
-fn lines_are_classified_as_the_table_says() {
+fn lines_are_classified_as_in_the_table() {
     let parse = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"#;
     let batch = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch requests are not supported","data":{"reason":"batch_not_supported"}}}"#;
     let invalid = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request","data":{"reason":"invalid_request"}}}"#;
@@ -341,7 +341,7 @@ fn a_strict_handshake_for_another_version_is_refused() {
 }
 
 #[test]
-fn a_session_needs_no_handshake_and_the_agreement_says_so() {
+fn a_loaf_session_opens_without_a_handshake_and_the_agreement_records_it() {
     let mut server = server();
     server.line(&request("1", "nope", "{}"));
     assert_eq!(server.opened.len(), 0);
@@ -357,7 +357,7 @@ fn a_session_needs_no_handshake_and_the_agreement_says_so() {
 }
 
 #[test]
-fn without_tools_on_the_menu_there_are_no_tool_methods() {
+fn tool_methods_do_not_exist_without_tools_on_the_menu() {
     let mut setup = server_setup();
     setup.menu.tools = false;
     let mut server = TestServer::pinned(&DIALECT, setup.clone());

@@ -259,7 +259,7 @@ fn recorded_tools(entries: &[Entry]) -> Vec<Tool> {
 }
 
 #[test]
-fn our_client_opens_the_recorded_server_whose_tools_cannot_be_called() {
+fn our_client_opens_the_recorded_server_without_callable_tools() {
     let handshake =
         recorded::load("loaf", "01_handshake_flexible.ndjson", "").into_iter().find_map(|entry| match entry {
             Entry::FromServer(line) => Some(line),

@@ -303,27 +303,27 @@ mod tests {
     }
 
     #[test]
-    fn a_table_keeps_its_head() {
+    fn a_passage_of_a_table_keeps_its_head() {
         let text = "| code | meaning |\n|---|---|\n| W1 | token missing |\n| W2 | widget lost |\n| W3 | queue full, and rather long |";
         assert_eq!(about("W2", text, 30), "| code | meaning |\n|---|---|\n| W2 | widget lost |");
     }
 
     #[test]
-    fn code_stays_in_its_fence_with_what_announces_it() {
+    fn a_passage_keeps_code_in_its_fence_with_the_sentence_before_it() {
         let code = format!("```toml\n{}port = 1 # `x`\n{}```", "other = 2\n".repeat(9), "more = 3\n".repeat(9));
         let text = format!("Something before that is of no use here at all.\n\nSet it:\n\n{code}\n\nAfter.");
         assert_eq!(about("port", &text, 40), "Set it:\n\n```toml\nport = 1 # `x`\nmore = 3\nmore = 3\n```");
     }
 
     #[test]
-    fn what_begins_with_the_word_explains_it() {
+    fn a_passage_prefers_the_item_that_begins_with_the_word() {
         let text =
             "- gate: looks at the agreement\n- agreement: what survives both offers\n- refusal: why there is none";
         assert_eq!(about("what is an agreement", text, 42), "- agreement: what survives both offers");
     }
 
     #[test]
-    fn without_a_word_it_is_the_beginning() {
+    fn a_passage_without_a_matching_word_is_the_beginning() {
         assert_eq!(about("nothing", "First of all.\n\nSecond.", 15), "First of all.");
         assert_eq!(about("nothing", &"é".repeat(100), 15), format!("{}…", "é".repeat(7)));
         assert_eq!(about("x", "", 15), "");

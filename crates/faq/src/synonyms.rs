@@ -859,7 +859,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_stands_for_the_others_of_its_group() {
+    fn a_word_has_the_synonyms_of_its_groups() {
         assert_eq!(synonyms("chat"), ["convers"]);
         // A word may be in several groups.
         assert_eq!(synonyms("folder"), ["dir", "directori", "path", "workspac"]);
@@ -867,7 +867,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_other_words_than_questions() {
+    fn words_of_questions_imply_words_of_answers() {
         assert!(related("failover").contains(&"promot".to_owned()));
         assert!(!related("promot").contains(&"failover".to_owned()));
         let meant = implied("How many calls may run at the SAME time?");

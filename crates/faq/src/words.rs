@@ -282,12 +282,12 @@ mod tests {
     }
 
     #[test]
-    fn where_a_link_leads_says_nothing() {
+    fn link_targets_are_not_indexed() {
         assert_eq!(stems("see the [store](#secrets) of [a](b.md"), "se stor bmd b md");
     }
 
     #[test]
-    fn stop_words_say_nothing() {
+    fn stop_words_are_not_indexed() {
         assert_eq!(stems("How do I find out what this is?"), stems("find"));
         assert_eq!(stems("?!? -- \0 ... ' _"), "");
     }

@@ -122,7 +122,7 @@ fn most_questions_find_their_answer() {
 }
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn questions_without_an_answer_find_nothing() {
     let data = tempfile::tempdir().unwrap();
     let library = Library::open(data.path());
     let folder = handbook();
@@ -142,7 +142,7 @@ fn what_is_not_there_is_not_found() {
 }
 
 #[test]
-fn the_least_score_lies_between_what_is_there_and_what_is_not() {
+fn the_minimum_score_separates_questions_with_and_without_answers() {
     let data = tempfile::tempdir().unwrap();
     let library = Library::open(data.path());
     let folder = handbook();

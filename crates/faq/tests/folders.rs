@@ -70,7 +70,7 @@ fn an_answer_has_the_fields_of_the_reference_and_some_more() {
 }
 
 #[test]
-fn changes_are_seen() {
+fn changed_and_removed_documents_are_indexed_again() {
     let place = Place::new();
     place.write("a.md", "# Ports\n\nIt listens on port 1111.\n").write("b.md", "# Zebras\n\nZebras graze.\n");
     let library = place.library();
@@ -106,7 +106,7 @@ fn a_folder_that_changed_bit_by_bit_answers_like_one_that_was_always_so() {
 }
 
 #[test]
-fn what_git_does_not_see_is_not_read() {
+fn ignored_and_hidden_files_are_not_read() {
     let place = Place::new();
     place
         .write(".gitignore", "build/\n")
@@ -156,7 +156,7 @@ fn broken_files_are_warnings() {
 }
 
 #[test]
-fn limits_are_told() {
+fn exceeded_index_limits_are_warnings() {
     let place = Place::new();
     place
         .write("a.md", "# Seal\n")
@@ -190,7 +190,7 @@ fn warnings_have_an_end() {
 }
 
 #[test]
-fn a_damaged_index_is_built_anew() {
+fn a_damaged_index_is_rebuilt() {
     let place = Place::new();
     for number in 0..200 {
         place.write(&format!("{number}.md"), format!("# Page {number}\n\nThe otter of page {number} swims.\n"));
@@ -217,7 +217,7 @@ fn a_damaged_index_is_built_anew() {
 }
 
 #[test]
-fn an_index_that_is_damaged_while_it_is_open_is_built_anew() {
+fn an_index_damaged_while_open_is_rebuilt() {
     let place = Place::new();
     place.write("a.md", "# Otter\n\nIt swims.\n");
     let library = place.library();
@@ -245,7 +245,7 @@ fn an_index_of_another_version_is_replaced() {
 }
 
 #[test]
-fn without_a_place_for_it_the_index_is_in_memory() {
+fn an_index_that_cannot_be_stored_is_kept_in_memory() {
     let place = Place::new();
     place.write("a.md", "# Otter\n\nIt swims.\n");
     let library = Library::open(place.docs.path().join("a.md"));
@@ -255,7 +255,7 @@ fn without_a_place_for_it_the_index_is_in_memory() {
 }
 
 #[test]
-fn a_folder_must_be_one() {
+fn only_an_existing_folder_can_be_asked_about() {
     let place = Place::new();
     place.write("a.md", "# Otter\n");
     let ask = |path: &Path| place.library().ask(&Question::new("otter"), Some(path), &at_once()).unwrap_err();

@@ -18,7 +18,7 @@ fn a_question_of_nothing_is_refused() {
 }
 
 #[test]
-fn the_language_of_the_index_is_not_spoken_by_questions() {
+fn index_query_syntax_in_questions_has_no_effect() {
     for query in [
         "\"",
         "*",

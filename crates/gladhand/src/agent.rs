@@ -340,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_where_nobody_approves() {
+    fn approve_none_turns_questions_into_denials() {
         let ask = vec!["bash".to_owned(), "writes".to_owned()];
         let policy = policy(&AgentConfig { approve: Approve::None, ask, ..AgentConfig::default() });
         assert!(policy.approve_none, "a question is then a denial");
     }
 
     #[test]
-    fn what_is_stricter_wins() {
+    fn the_stricter_rule_of_the_agent_wins() {
         let config = AgentConfig {
             allow: vec!["runs".to_owned(), "bash".to_owned()],
             deny: vec!["bash".to_owned(), "network".to_owned()],

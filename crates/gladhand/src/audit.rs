@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_moved_aside_and_the_oldest_goes() {
+    fn a_full_audit_file_is_rotated_and_the_oldest_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/audit.jsonl");
         let mut file = AuditFile::open(&path, 10, 2).unwrap();

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_line_stays_json_whatever_a_peer_put_into_it() {
+    fn a_json_log_line_stays_valid_with_any_text_of_a_peer() {
         let long = |length: usize| "ü\u{202e}\u{1b}\"\n".repeat(length);
         for (message, fields) in [("x\u{202e}y".to_owned(), 1), (long(10_000), 1), (long(100), 200)] {
             let fields: serde_json::Map<_, _> = (0..fields)

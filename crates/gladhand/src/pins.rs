@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_is_pinned_changes_and_is_approved_by_somebody_else() {
+    fn a_changed_definition_is_approved_by_another_process() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/pins.json");
         let ours = PinFile::open(path.clone()).unwrap();

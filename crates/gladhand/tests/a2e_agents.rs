@@ -93,7 +93,7 @@ fn an_agent_of_the_standard_library_is_served() {
 }
 
 #[test]
-fn what_a_host_has_beside_tools_is_reached_through_a_bridge() {
+fn capabilities_other_than_tools_are_available_through_a_bridge() {
     let host = Host::new();
     let mut words: Vec<OsString> = ["stdio", "env", "GLADHAND_A2E_TOKEN=dev-secret"].map(Into::into).to_vec();
     let data = host.folder.path().join("bridge");

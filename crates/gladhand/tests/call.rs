@@ -59,7 +59,7 @@ fn output(mut command: Command) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_mistyped_tool_is_answered_with_the_one_that_is_meant() {
+fn a_mistyped_tool_or_argument_gets_a_suggestion() {
     let (code, _, errors) = output(with_server(&["call", "ecko", "text=hi"]));
     assert_eq!(
         (code, errors.as_str()),
@@ -74,7 +74,7 @@ fn a_mistyped_tool_is_answered_with_the_one_that_is_meant() {
 }
 
 #[test]
-fn an_argument_that_is_nothing_like_another_is_not_taken_for_it() {
+fn a_dissimilar_argument_gets_no_suggestion() {
     let (code, _, errors) = output(with_server(&["call", "echo", "c=4"]));
     assert_eq!(code, Some(2));
     assert!(errors.starts_with("error: the tool has no argument `c`: it takes text\n"), "{errors}");
@@ -94,7 +94,7 @@ fn tools_are_listed_with_their_arguments() {
 }
 
 #[test]
-fn a_status_line_says_what_is_waited_for_and_goes() {
+fn a_status_line_names_the_current_wait_and_disappears() {
     let mut command = gladhand();
     command.args(["tools", "--timeout", "2", "--", "sleep", "1000"]);
     let mut terminal = Terminal::with_columns(80, command);
@@ -122,7 +122,7 @@ fn without_tickets(folder: &std::path::Path, arguments: &[&str]) -> (Option<i32>
 }
 
 #[test]
-fn an_upstream_that_is_not_available_is_told_once_and_only_where_it_matters() {
+fn an_unavailable_upstream_is_reported_once_and_only_if_it_matters() {
     let folder = tempfile::tempdir().expect("a folder");
     let why = "upstream tickets is not available: the variable NO_SUCH_TOKEN is not set";
     for command in ["tools", "resources", "prompts"] {
@@ -172,7 +172,7 @@ fn an_upstream_that_says_nothing_is_named_and_delays_no_call_of_another() {
 }
 
 #[test]
-fn without_a_server_a_missing_tool_is_told_of_those_that_were_asked() {
+fn a_missing_tool_without_a_named_server_is_reported_with_the_known_tools() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, _, errors) = without_tickets(folder.path(), &["call", "get-sum", "a=1", "b=2"]);
     let expected = "error: no server was named, so gladhand's own tools and the configured upstreams were asked: they have \
@@ -281,7 +281,7 @@ fn missing_arguments_of_a_prompt_are_named() {
 }
 
 #[test]
-fn progress_shows_what_the_server_sent() {
+fn progress_shows_numbers_and_message_of_the_server() {
     let mut terminal = Terminal::with_columns(60, with_server(&["call", "count"]));
     terminal.until(" 2/4 halfway");
     assert!(terminal.all().ends_with("done\r\n"));
@@ -349,7 +349,7 @@ fn an_interrupt_ends_a_call_at_once_though_the_server_does_not_want_to_leave() {
 }
 
 #[test]
-fn no_hint_promises_what_a_bridge_cannot_do() {
+fn hints_of_a_bridge_name_no_command_that_would_fail() {
     let failing = "echo 'no configuration file' >&2; exit 3";
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.toml");

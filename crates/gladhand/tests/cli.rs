@@ -48,7 +48,7 @@ fn the_version_is_the_packages() {
 }
 
 #[test]
-fn mistakes_on_the_command_line_end_with_2_and_say_what_is_possible() {
+fn usage_errors_exit_with_2_and_list_the_possible_values() {
     for (arguments, expected) in [
         (&["serve", "--dialect", "mpc"][..], "[possible values: auto, mcp, loaf, a2e, fluxloop]"),
         (&["open", "--as", "foo"], "[possible values: auto, all, mcp, mcp@2025-11-25,"),
@@ -70,7 +70,7 @@ fn mistakes_on_the_command_line_end_with_2_and_say_what_is_possible() {
 }
 
 #[test]
-fn a_mistake_in_the_configuration_is_told_with_its_place_and_without_its_secrets() {
+fn a_configuration_mistake_is_reported_with_its_place_and_without_secrets() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("gladhand.toml"), "[a2e]\ntokens = [\"hush\"]\nmax_paralel = 1\n").unwrap();
     let mut command = gladhand();
@@ -185,7 +185,7 @@ fn help_is_not_wider_than_80_columns_and_leaves_examples_as_they_are() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_once_and_an_address_is_recognized() {
+fn a_missing_program_is_reported_once_and_an_address_gets_a_url_hint() {
     let output = run(&["tools", "localhost:9"]);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4));
@@ -194,7 +194,7 @@ fn a_program_that_is_not_there_is_told_once_and_an_address_is_recognized() {
 }
 
 #[test]
-fn who_cannot_be_reached_is_named_with_the_reason() {
+fn an_unreachable_address_is_reported_with_the_reason() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let errors = text(&run(&["tools", &format!("http://{closed}/mcp")]).stderr);
     assert!(errors.contains(&format!("no connection to {closed}: connection refused")), "{errors}");
@@ -205,7 +205,7 @@ fn who_cannot_be_reached_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_bridge_whose_server_does_not_start_says_so_on_stderr() {
+fn a_bridge_reports_a_server_that_does_not_start_on_stderr() {
     let mut child = gladhand();
     child.args(["bridge", "-q", "--", "no-such-program-anywhere"]);
     let mut child = child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -240,7 +240,7 @@ fn a_bridge_whose_server_does_not_start_refuses_the_handshake_of_an_agent() {
 }
 
 #[test]
-fn a_loaf_server_whose_tools_cannot_be_called_offers_none() {
+fn tools_of_a_loaf_server_without_tools_call_are_not_listed() {
     let handshake = r#"{"jsonrpc":"2.0","id":1,"result":{"protocol_version":"1.0.0","server_name":"loaf","methods":["rpc.handshake","session.send","tools.list"],"capabilities":{}}}"#;
     let tools = r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"read","description":"reads"}]}}"#;
     let server = format!("read -r line; echo '{handshake}'; while read -r line; do echo '{tools}'; done");
@@ -260,7 +260,7 @@ fn a_loaf_server_whose_tools_cannot_be_called_offers_none() {
 }
 
 #[test]
-fn a_peer_is_told_of_a_broken_configuration_in_its_own_words() {
+fn a_broken_configuration_is_reported_in_the_dialect_of_the_peer() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("gladhand.toml"), "[a2e]\nmax_paralel = 1\n").unwrap();
     for (line, expected) in [

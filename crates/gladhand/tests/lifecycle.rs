@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use support::{MCP_INITIALIZED, Process, gladhand, mcp_call, mcp_initialize, mcp_session};
 
 #[test]
-fn the_end_of_input_finishes_what_is_in_flight() {
+fn the_end_of_input_lets_running_calls_finish() {
     let mut process = mcp_session(&[]);
     process.send(&mcp_call(1, "wait", r#"{"ms":300}"#));
     let (status, rest, _) = process.finish();
@@ -30,7 +30,7 @@ fn a_last_line_without_newline_is_answered() {
 }
 
 #[test]
-fn a_signal_fails_what_cannot_finish_in_time_and_ends_with_0() {
+fn a_signal_fails_calls_that_exceed_the_drain_time_and_exits_with_0() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gladhand.toml");
     std::fs::write(&config, "[limits]\ndrain_ms = 100\n").unwrap();
@@ -57,7 +57,7 @@ fn signals() -> Vec<(Signal, i32)> {
 }
 
 #[test]
-fn whatever_stops_a_command_it_takes_its_server_along() {
+fn a_stopped_command_ends_its_server() {
     let result =
         r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
     let opens = format!(r#"read -r line; echo '{{"jsonrpc":"2.0","id":1,"result":{result}}}'"#);
@@ -108,7 +108,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn a_vanished_reader_is_no_crash() {
+fn a_closed_stdout_ends_the_server_normally() {
     let mut child =
         gladhand().arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -254,7 +254,7 @@ fn input_and_output_may_be_sockets() {
 }
 
 #[test]
-fn a_goodbye_without_grace_still_answers_what_is_in_flight() {
+fn a_shutdown_without_grace_answers_running_calls() {
     for timeout in ["0", "-1"] {
         let mut process = Process::serve(&["-q"]);
         process.ask(r#"{"type":"handshake/req","id":"h","agent_caps":["tools"]}"#);
@@ -267,7 +267,7 @@ fn a_goodbye_without_grace_still_answers_what_is_in_flight() {
 }
 
 #[test]
-fn ids_that_would_fill_the_memory_are_refused_and_the_session_goes_on() {
+fn too_long_ids_are_refused_and_the_session_continues() {
     // Fluxloop's reference echoes ids of a megabyte; there they are counted instead.
     let id = "x".repeat(5000);
     for (opening, long, short) in [
@@ -350,7 +350,7 @@ fn a_reader_that_vanishes_while_a_session_drains_is_noticed() {
 }
 
 #[test]
-fn who_leaves_without_reading_is_not_waited_for() {
+fn a_client_that_exits_without_reading_does_not_delay_the_exit() {
     let mut command = gladhand();
     command.args(["serve", "--dialect", "mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();

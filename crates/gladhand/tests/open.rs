@@ -252,7 +252,7 @@ fn the_token_is_presented_and_never_shown() {
 }
 
 #[test]
-fn what_cannot_be_started_or_asked_for_is_told() {
+fn invalid_targets_of_open_are_reported_with_exit_codes() {
     for (arguments, code, words) in [
         (&["--as", "mcp", "--", "/no/such/server"][..], 4, "could not start `/no/such/server`"),
         (&["--as", "mcp", "--json", "--", "/no/such/server"][..], 4, r#""reason":"not_started""#),
@@ -297,7 +297,7 @@ fn nothing_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn the_timeout_holds_also_while_it_is_found_out_what_a_server_speaks() {
+fn the_opening_timeout_includes_the_detection_of_the_dialect() {
     let begun = std::time::Instant::now();
     let output = open(&["--timeout", "5"], Some("exec sleep 300")).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", text(&output));
@@ -308,7 +308,7 @@ fn the_timeout_holds_also_while_it_is_found_out_what_a_server_speaks() {
 }
 
 #[test]
-fn what_is_tried_is_told_at_once_and_an_interrupt_ends_it_at_once() {
+fn open_shows_its_current_attempt_and_can_be_interrupted() {
     let stubborn = "trap '' TERM INT HUP; while :; do sleep 0.05; done";
     for (arguments, told) in [
         (&[][..], "finding out what it speaks: mcp, then "),
@@ -326,7 +326,7 @@ fn what_is_tried_is_told_at_once_and_an_interrupt_ends_it_at_once() {
 }
 
 #[test]
-fn each_phase_of_an_opening_tells_how_long_it_may_take() {
+fn each_phase_of_an_opening_shows_its_timeout() {
     let mut terminal = Terminal::with_columns(80, open(&["--timeout", "4"], Some("exec sleep 300")));
     terminal.until("finding out what it speaks: mcp, then loaf, a2e, fluxloop, at most 4 s …");
     terminal.until("opening as mcp@");
@@ -351,7 +351,7 @@ fn always_answering(answer: &'static str) -> String {
 }
 
 #[test]
-fn an_answer_that_is_no_message_is_named_for_what_it_is() {
+fn an_answer_that_is_no_protocol_message_is_described() {
     let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nConnection: close\r\n\r\n<html>hi</html>";
     let broken = "HTTP/1.1 501 Not Implemented\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     for (answer, message, hint) in [
@@ -582,7 +582,7 @@ fn a_url_is_opened_as_a_command_is() {
 }
 
 #[test]
-fn what_is_wrong_at_a_url_is_told() {
+fn failures_at_a_url_are_reported_with_exit_codes() {
     let server = Listening::start();
     let elsewhere = server.url.replace("/mcp", "/nothing");
     for (arguments, code, words) in [

@@ -67,7 +67,7 @@ fn tools(process: &mut Process) -> Vec<String> {
 }
 
 #[test]
-fn what_is_denied_says_why_and_what_is_denied_always_is_not_listed() {
+fn a_denied_call_names_its_rule_and_an_always_denied_tool_is_not_listed() {
     let place = Place::with(
         r#"
         [[policy.rules]]
@@ -121,7 +121,7 @@ fn a_person_is_asked_by_a_form_and_the_answer_counts() {
 }
 
 #[test]
-fn a_limit_is_answered_with_when_to_come_back() {
+fn an_exceeded_limit_names_the_time_to_try_again() {
     let place = Place::with("[[policy.limits]]\nname = \"slowly\"\ntools = [\"echo\"]\ncalls = 1\nper_s = 3600\n");
     let mut process = place.session(false);
     assert_eq!(text(&process.ask(&echo(1, "hi"))), "hi");
@@ -169,7 +169,7 @@ fn every_call_is_a_line_in_the_audit_file() {
 }
 
 #[test]
-fn a_tool_that_changed_is_stopped_until_somebody_approves_it() {
+fn a_changed_tool_is_stopped_until_it_is_approved() {
     let place = Place::with("[policy]\npin = \"stop\"\n");
     assert_eq!(text(&place.session(false).ask(&echo(1, "hi"))), "hi");
     let mut pins: Value = serde_json::from_str(&place.text("data/pins.json")).unwrap();
@@ -246,7 +246,7 @@ fn a_decision_is_explained() {
 const NOT_AGREED: &str = r#"{"jsonrpc":"2.0","id":7,"method":"prompts/list"}"#;
 
 #[test]
-fn what_was_not_agreed_passes_or_is_refused_or_ends_the_session() {
+fn an_unagreed_request_is_handled_as_the_violations_setting_requires() {
     for (handling, goes_on) in [("observe", true), ("repair", true), ("enforce", false)] {
         let place = Place::with(&format!("[policy]\nviolations = \"{handling}\"\n"));
         let mut process = place.session(false);

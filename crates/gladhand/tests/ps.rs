@@ -75,7 +75,7 @@ fn sockets(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn ps_shows_each_session_of_every_process_whatever_its_data_folder() {
+fn ps_shows_sessions_of_processes_with_any_data_folder() {
     let user = User::new();
     let mut first = user.session("one", &["serve"]);
     let second = user.session("two", &["serve"]);
@@ -131,7 +131,7 @@ fn a_folder_that_others_may_enter_is_not_used() {
 }
 
 #[test]
-fn ps_watch_goes_on_until_it_is_interrupted() {
+fn ps_watch_continues_until_it_is_interrupted() {
     let user = User::new();
     let _process = user.session("data", &["serve"]);
     user.until("it is seen", |all| all.len() == 1);

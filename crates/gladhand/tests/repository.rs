@@ -97,7 +97,7 @@ const A2E_HANDSHAKE: &str =
 const LOAF_HANDSHAKE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"rpc.handshake"}"#;
 
 #[test]
-fn whoever_speaks_fluxloop_has_its_tools_and_others_when_they_are_configured() {
+fn fluxloop_clients_get_repository_tools_and_other_clients_only_if_enabled() {
     let shop = shop();
     let config = shop.path().join("gladhand.toml");
     std::fs::write(&config, "").unwrap();
@@ -122,7 +122,7 @@ fn whoever_speaks_fluxloop_has_its_tools_and_others_when_they_are_configured() {
 }
 
 #[test]
-fn a_workflow_tells_how_far_it_is_in_every_dialect_that_can() {
+fn a_workflow_reports_progress_in_every_dialect_that_has_progress() {
     let shop = shop();
     let mcp = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_integration_workflow","arguments":{"root":"."},"_meta":{"progressToken":"p"}}}"#;
     let loaf = r#"{"jsonrpc":"2.0","id":2,"method":"tools.call","params":{"name":"run_integration_workflow","arguments":{"root":"."}}}"#;
@@ -147,7 +147,7 @@ fn a_workflow_tells_how_far_it_is_in_every_dialect_that_can() {
 }
 
 #[test]
-fn folders_that_are_named_and_not_there_are_told() {
+fn missing_configured_folders_are_reported() {
     let shop = shop();
     let named = "[repository]\nroots = [\"gone\"]\n[agent]\nroots = [\"nowhere\"]\n";
     std::fs::write(shop.path().join("other.toml"), named).unwrap();
@@ -165,7 +165,7 @@ fn folders_that_are_named_and_not_there_are_told() {
 }
 
 #[test]
-fn the_command_line_shows_the_evidence_and_plans_what_can_be_applied() {
+fn repo_commands_show_evidence_and_print_an_applicable_plan() {
     let shop = shop();
     let found = printed(&run(shop.path(), &["repo", "frameworks", "."]));
     assert!(found.starts_with("FastAPI 0.115.0"), "{found}");
@@ -303,7 +303,7 @@ fn a_plan_without_a_target_registers_an_mcp_server() {
 }
 
 #[test]
-fn the_index_variables_of_fluxloop_name_what_is_answered_from() {
+fn the_index_variables_of_fluxloop_select_the_indexed_folder() {
     let shop = shop();
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts/fluxloop/index-docs/chunks.jsonl");
     let index = shop.path().join("index");
@@ -355,7 +355,7 @@ fn the_index_variables_of_fluxloop_name_what_is_answered_from() {
 }
 
 #[test]
-fn an_empty_folder_is_told_once_to_have_no_framework() {
+fn an_empty_folder_is_reported_once_as_without_framework() {
     let folder = tempfile::tempdir().expect("a folder");
     let found = printed(&run(folder.path(), &["repo", "frameworks", "."]));
     assert_eq!(found.trim_end().lines().count(), 1, "{found}");

@@ -89,7 +89,7 @@ fn a_client_before_a_bridge_is_served_in_its_own_revision() {
 }
 
 #[test]
-fn an_upstream_of_the_configuration_is_named_as_it_is_there() {
+fn a_log_line_names_an_upstream_as_in_the_configuration() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("gladhand.toml");
     let upstream = format!("[upstreams.notes]\ncommand = {BOTH:?}\n");

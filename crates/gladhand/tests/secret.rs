@@ -86,7 +86,7 @@ fn a_value_comes_from_no_argument_and_is_not_empty() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_told_with_something_to_do_and_left_alone() {
+fn an_unreadable_secret_store_is_reported_with_advice_and_not_changed() {
     let home = Home::new();
     home.run(&["set", "one"], "hush");
     let before = std::fs::read(home.sealed()).unwrap();

@@ -214,7 +214,7 @@ fn home() -> TempDir {
 }
 
 #[test]
-fn who_signed_in_is_let_in_until_they_sign_out() {
+fn a_stored_login_is_used_until_it_is_deleted() {
     let (home, fake) = (home(), Fake::start());
     let report: Value = serde_json::from_slice(&login(home.path(), &fake).stdout).unwrap();
     assert_eq!(
@@ -253,7 +253,7 @@ fn only_servers_with_an_address_can_be_signed_in_to() {
 }
 
 #[test]
-fn why_a_server_keeps_us_out_is_told_without_what_we_presented() {
+fn a_refused_login_is_reported_without_the_credentials() {
     let (home, fake) = (home(), Fake::start());
     login(home.path(), &fake);
     let failure = |world: World| {
@@ -280,7 +280,7 @@ fn why_a_server_keeps_us_out_is_told_without_what_we_presented() {
 }
 
 #[test]
-fn that_nobody_issues_tokens_any_more_is_told() {
+fn an_unreachable_token_issuer_is_reported() {
     let (home, fake) = (home(), Fake::start());
     login(home.path(), &fake);
     let refusal = Some((401, r#"Bearer resource_metadata="http://127.0.0.1:1/gone""#));
@@ -348,7 +348,7 @@ fn a_header_that_the_server_refuses_is_named() {
 }
 
 #[test]
-fn a_header_goes_to_no_other_origin() {
+fn a_header_is_not_sent_to_another_origin() {
     let (home, fake, other) = (home(), Fake::start(), Fake::start());
     fake.world.lock().unwrap().elsewhere = Some(other.url());
     let header = ["--header", "Authorization: Bearer issued-by-header"];
@@ -359,7 +359,7 @@ fn a_header_goes_to_no_other_origin() {
 }
 
 #[test]
-fn a_server_that_offers_no_sign_in_is_told_apart() {
+fn a_server_without_sign_in_has_its_own_error() {
     let (home, fake) = (home(), Fake::start());
     fake.world.lock().unwrap().is_bare = true;
     let output = run(home.path(), &["tools", &fake.url()]);

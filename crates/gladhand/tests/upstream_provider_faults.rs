@@ -109,7 +109,7 @@ fn floods_garbage_and_second_answers_are_no_harm() {
 }
 
 #[test]
-fn a_server_that_leaves_at_once_is_an_error_that_says_so() {
+fn a_server_that_exits_at_once_is_a_named_error() {
     let mut process = Process::start(command(&["--exit"], &[]));
     let opened = process.ask(&mcp_initialize("2025-11-25"));
     assert_eq!(opened["result"]["protocolVersion"], "2025-11-25", "{opened}");
@@ -131,7 +131,7 @@ fn a_server_that_does_not_leave_is_ended() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
+fn a_call_to_a_silent_server_ends_after_its_timeout() {
     let words = [example("unreliable").get_program().to_str().expect("text").to_owned()];
     let target = Target::parse(&words).unwrap();
     let options = Options { call_timeout: Some(Duration::from_millis(200)), ..Options::default() };
@@ -225,7 +225,7 @@ async fn a_server_that_fails_after_the_wait_for_it_is_shown_as_failed() {
 }
 
 #[test]
-fn a_bridge_that_was_killed_leaves_nobody_behind_and_its_sessions_are_opened_anew() {
+fn a_killed_bridge_leaves_no_server_and_its_sessions_are_reopened() {
     let bridge = Bridge::to(&["orphan"]);
     let address = bridge.address.to_string();
     let mut caller = Caller::new(bridge.connect());

@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_with_the_first_that_had_it_also_while_it_is_not_offered() {
+    fn a_name_stays_with_its_first_provider_while_it_is_not_listed() {
         let (late, first) = (Shifting::named("late", &[]), Shifting::named("first", &["deploy"]));
         let hub = Hub::of(vec![plain(&late), plain(&first)]);
         late.tools.lock().unwrap().push("deploy");
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_templates_and_prompts_stay_with_the_first_that_had_them() {
+    fn resources_templates_and_prompts_stay_with_their_first_provider() {
         let (late, first) = (Shifting::named("late", &[]), Shifting::named("first", &[]));
         first.resources.lock().unwrap().push("note:1");
         first.templates.lock().unwrap().push("user:{id}");

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_closure_answers_for_what_it_was_given_with() {
+    async fn each_closure_of_a_kit_answers_for_its_item() {
         let template = Template::new("x:{id}", "x", "");
         let kit = Kit::new()
             .tool(Tool::plain("now", ""), |call, _| Ok(ToolResult::text(call.arguments.get())))
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_no_words_for_resources_and_prompts_has_tools_instead() {
+    async fn dialects_without_resources_and_prompts_get_tools_for_them() {
         let hub = || {
             let kit = Kit::new().tool(Tool::plain("get_prompt", "its own"), |_, _| Ok(ToolResult::text("own")));
             let kit =
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_policy_says_so_arguments_and_results_are_held_to_the_schemas() {
+    async fn arguments_and_results_are_checked_against_schemas_if_policy_requires_it() {
         let numbers = serde_json::json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         let words = serde_json::json!({"type": "object", "properties": {"n": {"type": "string"}}});
         let hub = || {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_upstream_may_offer_is_not_exclusive_whoever_offers_it_now() {
+    fn a_name_that_two_upstreams_may_offer_is_exclusive_to_neither() {
         let mounts = |evil| vec![mount("evil", "", evil), mount("mine", "", &["deploy"])];
         assert_eq!(known(mounts(&[]), "mine"), ["deploy", "mine__deploy!"]);
         assert_eq!(known(mounts(&["deploy"]), "evil"), ["deploy", "evil__deploy!"]);

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_portion_shrinks_and_what_is_returned_is_known() {
+    fn a_resized_portion_returns_its_difference() {
         let (all, before) = (Portions::lasting(100, 10), Portions::returned());
         let mut portion = all.portion(Party(1));
         assert!(portion.resize(90) && !portion.resize(120) && portion.resize(30));

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_shown_with_its_client_its_calls_and_what_runs() {
+    fn a_session_is_shown_with_its_client_and_calls() {
         let hub = Hub::new(vec![Box::new(Kit::new())]).unwrap();
         let visit = hub.visit();
         assert_eq!(hub.sessions()[0].clients, [], "it has not opened yet");

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_what_is_meant() {
+    fn stand_in_tools_are_found_by_name_and_become_operations() {
         let call = |arguments: &str| ToolCall {
             name: "x".into(),
             arguments: std::borrow::Cow::Owned(json::raw(arguments.to_owned())),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_become_results_that_say_the_same() {
+    fn replies_become_tool_results_with_the_same_content() {
         let text = |reply| match as_result(reply, &[Template::new("x:{n}", "t", "")]) {
             Reply::Tool(result) => result.joined_text(),
             other => panic!("{other:?}"),

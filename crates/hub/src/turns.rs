@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_does_not_wait_any_more_keeps_no_turn() {
+    fn a_caller_that_stops_waiting_keeps_no_turn() {
         let turns = Turns::of(1);
         let turn = poll(pin!(turns.take(None))).expect("it is free");
         {

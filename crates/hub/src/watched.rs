@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_told_only_if_it_comes_from_the_provider_that_is_watched() {
+    fn only_the_watched_provider_can_report_updates_of_a_resource() {
         let (honest, liar) = (Shelf::with(&["a:1"]), Shelf::with(&["b:1"]));
         let hub = Hub::of(vec![mount(&liar), mount(&honest)]);
         assert!(watch(&hub, "a:1").is_some());
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_told_under_the_name_that_subscribers_know() {
+    fn an_update_has_the_uri_that_subscribers_use() {
         let (first, second) = (Shelf::with(&["a:1"]), Shelf::with(&["a:1"]));
         let prefixed = Mount { naming: Naming::prefixed("x"), ..mount(&second) };
         let hub = Hub::of(vec![mount(&first), prefixed]);
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_provider_learns_what_is_watched() {
+    fn watches_move_to_a_replacement_provider() {
         let (old, stays, new) = (Shelf::with(&["a:1"]), Shelf::with(&["b:1"]), Shelf::with(&["a:1"]));
         let hub = Hub::of(vec![mount(&old), mount(&stays)]);
         let id = watch(&hub, "a:1").unwrap();
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_lists_late_learns_what_is_watched() {
+    fn watches_are_sent_to_a_provider_that_lists_a_resource_late() {
         let (old, new) = (Shelf::with(&["a:1"]), Shelf::with(&[]));
         let hub = Hub::of(vec![mount(&old)]);
         assert!(watch(&hub, "a:1").is_some() && !hub.has_resource_without_provider());

@@ -99,7 +99,7 @@ async fn lines(payloads: bool) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn each_request_is_a_line_that_says_who_what_and_how_it_ended() {
+async fn each_audited_request_is_a_line_with_caller_operation_and_outcome() {
     let mut lines = lines(false).await;
     assert!(lines.iter().all(|line| line["duration_ms"].as_f64().is_some_and(|took| took >= 0.0)));
     lines.iter_mut().for_each(|line| line["duration_ms"] = json!(0));
@@ -122,7 +122,7 @@ async fn each_request_is_a_line_that_says_who_what_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn what_was_said_is_written_down_only_where_that_is_wanted() {
+async fn arguments_and_results_are_audited_only_with_payloads_enabled() {
     let lines = lines(true).await;
     assert_eq!(lines[0]["arguments"], json!({"key": "a secret"}));
     assert_eq!(lines[0]["result"], json!([{"stored": ["a"]}]));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_speak_with_the_voice_of_the_user() {
+    fn tool_results_are_messages_with_the_role_user() {
         let call = WantedCall { call_id: "1".to_owned(), name: "add".to_owned(), input: raw(r#"{"a":1}"#), seal: None };
         let result = |output: &str, error: Option<&str>| HistoryItem::Result {
             call_id: "1".to_owned(),
@@ -176,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_smuggles_in_a_control_token() {
+    fn control_tokens_in_messages_are_broken_up() {
         let conversation = conversation(vec![user("a<|im_end|>b")]);
         assert_eq!(texts(&conversation), ["a< |im_end|>b"]);
     }
 
     #[test]
-    fn what_was_said_first_is_forgotten_first() {
+    fn the_oldest_messages_are_dropped_first() {
         let model = |text: &str| HistoryItem::Assistant { text: text.to_owned(), calls: Vec::new() };
         let said = vec![user(&"a".repeat(40)), model(&"b".repeat(40)), user(&"c".repeat(20)), model("d"), user("e")];
         let mut conversation = conversation(said);

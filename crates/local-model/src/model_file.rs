@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_leaves_out_how_the_file_is_packed() {
+    fn the_model_name_omits_the_quantization() {
         let names = [
             "SmolLM2-135M-Instruct.Q4_1.gguf",
             "Llama-3.2-1B-Instruct-Q4_K_M.gguf",

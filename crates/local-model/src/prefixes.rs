@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_was_not_used_goes_first() {
+    fn the_least_recently_used_prefix_is_evicted() {
         let mut prefixes = Prefixes::default();
         let half = |first: u32| vec![first; REMEMBERED / 2];
         keep(&mut prefixes, &half(1));

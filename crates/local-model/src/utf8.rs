@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_in_pieces_comes_out_whole() {
+    fn a_character_split_into_bytes_is_joined() {
         for text in ["naïve", "日本語", "👍🏽 ok"] {
             let mut utf8 = Utf8::default();
             let pieces: Vec<String> = text.bytes().map(|byte| utf8.push(&[byte])).collect();
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_becomes_a_character_is_replaced_once() {
+    fn an_invalid_byte_sequence_becomes_one_replacement_character() {
         let mut utf8 = Utf8::default();
         assert_eq!(utf8.push(b"a\xff"), "a\u{fffd}");
         assert_eq!(utf8.push(b"\xe6\x97"), "");

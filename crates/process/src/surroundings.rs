@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_fits_is_inherited() {
+    fn only_variables_matching_a_pattern_are_inherited() {
         let patterns = ["PATH", "LC_*", "XDG_*"].map(|name| Pattern(name.to_owned()));
         let all = ["PATH", "LC_TIME", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PATH_TO_KEY", "XDG_DATA_HOME"];
         let variables = all.map(|name| (OsString::from(name), OsString::from("x")));

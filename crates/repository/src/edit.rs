@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_direction_does_what_it_says() {
+    fn every_direction_places_code_as_named() {
         let at = 2..3;
         let done = |direction| apply("a\nb\nc", &[&place_code("a\nb\nc", at.clone(), direction, "x")]);
         assert_eq!(done(Direction::After), "a\nb\nx\nc");

@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_and_examples_are_told_by_their_paths() {
+    fn tests_and_examples_are_recognised_by_their_paths() {
         for aside in [
             "tests/a.py",
             "src/__tests__/a.ts",

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_strings_hide_what_they_say() {
+    fn text_in_comments_and_strings_yields_no_tokens() {
         let java = "import a.B; // import c.D;\n/* import e.F; */ String s = \"import g.H; \\\" x\";";
         assert_eq!(
             texts(java, Lexis::Braces),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_left_open_hurts() {
+    fn unclosed_strings_and_comments_are_tokenized() {
         for text in ["\"", "'\\", "/*", "\"\"\"x", "=begin", "`é"] {
             for lexis in [Lexis::Braces, Lexis::Php, Lexis::Ruby, Lexis::GoMod] {
                 tokens(text, lexis);

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn ignore_files_count_at_every_depth_and_hidden_files_are_seen() {
+    fn ignore_files_apply_at_every_depth_and_hidden_files_are_listed() {
         let folder = tree(&[
             (".gitignore", "*.log\n/secret/\n"),
             ("a/.gitignore", "!keep.log\nlocal.py\n"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cancels_gets_no_answer() {
+    fn a_cancelled_scan_returns_no_listing() {
         struct Impatient;
         impl Progress for Impatient {
             fn report(&self, _: Stage, _: usize, _: Option<usize>) {}

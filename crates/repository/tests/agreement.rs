@@ -47,7 +47,7 @@ fn a_profile_alone_gives_the_same_frameworks_as_its_tree() {
 }
 
 #[test]
-fn a_profile_from_elsewhere_leaves_out_what_comes_along_with_a_framework() {
+fn a_foreign_profile_omits_dependencies_of_a_detected_framework() {
     let input = serde_json::json!({ "repository_profile": {
         "languages": ["python"], "packageManagers": ["pip"], "frameworkCandidates": ["fastapi", "starlette"],
         "detectedFrameworks": ["not", "ours"],
@@ -107,7 +107,7 @@ fn a_module_of_the_project_with_the_name_of_a_framework_gets_no_edits() {
 }
 
 #[test]
-fn the_rollback_undoes_exactly_what_the_plan_does() {
+fn the_rollback_restores_exactly_the_files_of_the_plan() {
     let rollback = |tree: &str, framework: &str| -> String {
         let tree = common::tree(tree);
         let input = IntegrationInput { framework: Some(framework.to_owned()), ..IntegrationInput::default() };

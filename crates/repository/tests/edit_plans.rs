@@ -47,7 +47,7 @@ fn a_plan_uses_the_names_and_the_manager_of_the_project() {
 }
 
 #[test]
-fn what_is_there_already_is_not_proposed_again() {
+fn present_imports_and_code_are_not_proposed_again() {
     let tree = common::tree(
         "-- package.json --\n{ \"dependencies\": { \"express\": \"^4\" } }\n-- app.js --\nconst express = require('express');\nconst { fluxloop } = require('@fluxloop/sdk');\nconst app = express();\napp.use(fluxloop({ projectKey: 'k' }));\n",
     );
@@ -82,7 +82,7 @@ fn a_server_is_registered_with_gladhand_by_the_command_that_starts_it() {
 }
 
 #[test]
-fn what_is_no_mcp_server_is_not_registered() {
+fn a_project_without_an_mcp_server_is_not_registered() {
     let tree = common::tree(EXPRESS);
     let input = |framework: &str| IntegrationInput {
         framework: Some(framework.to_owned()),
@@ -101,7 +101,7 @@ fn what_is_no_mcp_server_is_not_registered() {
 }
 
 #[test]
-fn what_the_code_imports_is_declared() {
+fn an_imported_package_is_declared_in_the_manifest() {
     let tree = common::tree(EXPRESS);
     let plan = plan(tree.path(), "express", "mcp-server");
     assert_eq!(plan.warnings, Vec::<String>::new());
@@ -118,7 +118,7 @@ fn what_the_code_imports_is_declared() {
 }
 
 #[test]
-fn where_nothing_can_be_declared_the_command_is_told() {
+fn a_plan_without_an_editable_manifest_names_the_install_command() {
     let tree = common::tree(
         "-- environment.yml --\ndependencies:\n  - flask\n-- app.py --\nfrom flask import Flask\napp = Flask(__name__)\n",
     );
@@ -128,7 +128,7 @@ fn where_nothing_can_be_declared_the_command_is_told() {
 }
 
 #[test]
-fn without_the_application_object_there_is_no_edit() {
+fn a_project_without_an_application_object_gets_no_edit() {
     let tree = common::tree("-- package.json --\n{ \"dependencies\": { \"express\": \"^4\" } }\n");
     let plan = plan(tree.path(), "express", "fluxloop");
     assert_eq!(plan.edits, []);

@@ -94,7 +94,7 @@ fn the_stages_come_in_order() {
 }
 
 #[test]
-fn it_ends_when_nobody_waits_any_more() {
+fn a_cancelled_workflow_ends_in_every_stage() {
     for until in [Stage::List, Stage::Read, Stage::Detect, Stage::Plan] {
         let watcher = Watcher { until: Some(until), ..Watcher::default() };
         assert_eq!(

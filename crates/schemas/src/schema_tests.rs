@@ -18,7 +18,7 @@ fn unusable(schema: &Value) -> String {
 }
 
 #[test]
-fn a_problem_is_told_with_its_place() {
+fn a_schema_problem_has_its_path() {
     let limit = json!({"type": "object", "properties": {"limit": {"type": "integer", "maximum": 5}}});
     assert_eq!(problems(&limit, &json!({"limit": 5})), Ok(None));
     let told = problems(&limit, &json!({"limit": 7})).unwrap().unwrap();
@@ -29,7 +29,7 @@ fn a_problem_is_told_with_its_place() {
 }
 
 #[test]
-fn several_problems_are_told_up_to_a_bound_and_each_is_short() {
+fn schema_problems_are_limited_in_number_and_length() {
     let schema = json!({"additionalProperties": {"type": "integer"}, "required": ["z"]});
     let told = problems(&schema, &json!({"a": "x"})).unwrap().unwrap();
     assert_eq!(told.matches("; ").count(), 1, "{told}");
@@ -150,7 +150,7 @@ fn a_long_list_of_alternatives_for_each_item_of_a_long_list_is_refused() {
 }
 
 #[test]
-fn what_is_seen_again_and_again_counts_each_time() {
+fn repeated_checks_of_a_value_count_each_time() {
     // Each level uses the next one twice: to check, and to find out what it has seen.
     let mut levels = json!({"type": "object"});
     for _ in 0..40 {
@@ -163,7 +163,7 @@ fn what_is_seen_again_and_again_counts_each_time() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn an_unreadable_value_fails_the_check() {
     let check = Check::compile(r#"{"properties":{"mode":{"enum":["safe"]}}}"#).unwrap();
     let deep = format!(r#"{{"mode":"evil","pad":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
     let told = check.check("arguments", &gladhand_core::wire::json::raw(deep)).unwrap_err().to_string();
@@ -171,7 +171,7 @@ fn what_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn references_mean_what_they_seem_to_mean() {
+fn ambiguous_references_make_a_schema_unusable() {
     let cheap = json!({"type": "object"});
     let moved = json!({"$defs": {"a": {"$id": "x:y", "$ref": "#/$defs/b", "$defs": {"b": cheap}}, "b": cheap},
         "$ref": "#/$defs/a"});
@@ -217,7 +217,7 @@ fn patterns_are_bounded_and_run_in_linear_time() {
 }
 
 #[test]
-fn what_is_deep_or_long_comes_to_an_end() {
+fn checks_of_deep_schemas_and_long_lists_end() {
     let deep = "{\"items\":".repeat(10_000) + "{}" + &"}".repeat(10_000);
     Check::compile(&deep).unwrap_err();
     let unique = json!({"properties": {"list": {"type": "array", "uniqueItems": true, "items": {"type": "integer"}}}});

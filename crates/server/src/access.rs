@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_guard_withdraws_whom_it_names_and_the_first_one_all_without_a_name() {
+    fn a_new_guard_withdraws_named_principals_and_the_first_guard_all_unnamed_ones() {
         let access = Access::default();
         assert!(access.guard().is_none());
         access.set_guard(Arc::new(Open), Withdrawal::default());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_told() {
+    async fn a_change_of_access_wakes_its_waiters() {
         let access = Arc::new(Access::default());
         let waiting = tokio::spawn({
             let access = Arc::clone(&access);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_poll_in_vain_ends_and_is_remembered() {
+    async fn an_unsuccessful_poll_ends_and_disables_polling() {
         let (poller, now) = (BusyPoller::default(), Instant::now());
         poller.request_arrived();
         for _ in 0..4 {

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_keep_their_order_and_whoever_makes_many_waits() {
+    async fn events_keep_their_order_and_slow_down_their_producer() {
         let event_queue = Arc::new(EventQueue::default());
         assert!(event_queue.keeping_up().is_none());
         for bytes in [1, 2, BEHIND] {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_wait_is_told_that_there_is_no_room_and_small_events_count_too() {
+    fn an_event_queue_without_room_reports_it_and_small_events_count() {
         let event_queue = EventQueue::default();
         let pushed =
             (0..).take_while(|_| event_queue.has_room()).map(|_| event_queue.push(event(0))).take(100_000).count();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_a_downstream_that_is_gone() {
+    async fn a_closed_event_queue_releases_its_producer() {
         let event_queue = Arc::new(EventQueue::default());
         event_queue.push(event(2 * BEHIND));
         let behind = event_queue.keeping_up().unwrap();

@@ -52,7 +52,7 @@ impl Process {
 }
 
 #[test]
-fn a_parrot_is_heard() {
+fn the_parrot_dialect_opens_and_answers() {
     let mut process = parrot();
     process.send(r#"{"parrot":"Polly"}"#);
     let opened = process.value();

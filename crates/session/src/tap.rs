@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn each_listener_sees_the_frames_of_its_time() {
+    fn each_tap_listener_gets_frames_only_while_attached() {
         let tap = Arc::new(Tap::default());
         let session = SessionTap::new(Arc::clone(&tap), TappedSession::next_upstream());
         let (first, second) = (Arc::<Seen>::default(), Arc::<Seen>::default());

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_the_author_of_a_repository_may_have_put_there_is_found() {
+    fn links_that_a_repository_may_contain_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(folder.path()).unwrap();
         let at = |name: &str| root.join(name);

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_request_is_json_that_carries_its_id_twice() {
+    fn every_benchmark_request_contains_its_id_twice() {
         for era in [Era::Handshake, Era::Stateless] {
             for payload in [Payload::Small, Payload::Large] {
                 let mut request = Request::new(era, payload);

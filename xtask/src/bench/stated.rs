@@ -111,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_values_that_were_seen() {
+    fn quantiles_are_measured_values() {
         let values = || (1..=100).rev().map(f64::from);
         assert_eq!((median(values()), quantile(values(), 0.99), quantile([7.0], 0.99)), (51.0, 100.0, 7.0));
         assert!(median([]).is_nan());
     }
 
     #[test]
-    fn what_failed_is_a_missed_bar_and_a_failure() {
+    fn a_failed_measurement_is_a_missed_bar_and_a_failure() {
         let mut findings = Findings { machine: None, ..Findings::new() };
         let missing = findings.measure("trying", || -> Result<f64> { anyhow::bail!("no luck") });
         findings.add([Figure::less("luck", "ms", missing).stated(2.0).bar(1.0)]);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_goes_through_the_bridge_is_explained() {
+    fn only_failures_through_the_bridge_are_explained() {
         let check = "sep-2322-elicitation-incomplete";
         assert!(reason(check, STATELESS, Way::Bridged(Behind::Stdio, "2025-11-25")).is_some());
         assert!(reason(check, STATELESS, Way::Bridged(Behind::Stdio, STATELESS)).is_none());

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_edited_is_seen_as_it_ends() {
+    fn an_edited_line_is_drawn_in_its_last_state() {
         let mut grid = Grid::new(20);
         grid.write(
             "\u{1b}[2mthinking\r\u{1b}[K\u{1b}[0m> \u{1b}[?2026h\r\u{1b}[K> helo\r\u{1b}[5C\u{1b}[?2026l\u{1b}[1Dllo",

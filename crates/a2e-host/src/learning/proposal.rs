@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_that_cannot_be_made_say_why() {
+    fn a_refused_edit_names_the_reason() {
         let refused = |edit: Value| after(json!({ "a": 1 }), edit).expect_err("the edit must be refused");
         assert!(refused(json!({})).contains("target"));
         assert!(refused(json!({ "target": "router", "op": "bend", "path": "a" })).contains("op"));

@@ -144,7 +144,7 @@ async fn the_environment_is_minimal_plus_the_clients_variables() {
 }
 
 #[tokio::test]
-async fn variables_that_change_what_a_program_does_are_refused() {
+async fn variables_that_affect_the_dynamic_linker_or_shell_are_refused() {
     let session = fixture(ProcSettings { variables: vec!["FOO".to_owned()], ..settings() }).session();
     let not_named = [
         "LD_PRELOAD",

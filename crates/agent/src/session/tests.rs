@@ -708,7 +708,7 @@ fn calls_and_results_may_be_json_that_cannot_be_parsed() {
 }
 
 #[test]
-fn a_refused_call_tells_the_model_why() {
+fn the_result_of_a_refused_call_gives_the_model_the_reason() {
     let mut stage = Stage::new();
     stage.send("go", false).unwrap();
     stage.work_to_round();

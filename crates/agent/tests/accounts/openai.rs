@@ -139,7 +139,7 @@ async fn a_browser_signs_in_and_sees_the_welcome_page() {
 }
 
 #[tokio::test]
-async fn a_browser_that_does_not_sign_in_sees_the_reason() {
+async fn a_failed_sign_in_page_shows_the_reason() {
     let scene = Scene::new().await;
     for (target, (status, page), message) in [
         ("/auth/callback?code=x&state=wrong", (400, "State mismatch."), "OAuth login failed: state mismatch."),

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_beside_each_other_wherever_the_host_is() {
+    fn sibling_paths_are_resolved_below_any_base_url() {
         let session = |base: &str| beside(&Url::parse(base).unwrap(), "session").to_string();
         assert_eq!(session("http://a:8765"), "http://a:8765/session");
         assert_eq!(session("http://a/"), "http://a/session");

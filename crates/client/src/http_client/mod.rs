@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_are_heard_while_too_many_lines_are_on_their_way() {
+    async fn a_full_http_client_still_receives_answers() {
         let (mut client, _server) = unanswered(Style::Sessions).await;
         // All requests wait behind this, so that one connection is enough.
         client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, None, Posting::default());

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_is_filled_in_with_what_it_suggests() {
+    fn a_form_is_filled_in_with_its_default_values() {
         let schema = json!({"type": "object", "properties": {
             "name": {"type": "string", "default": "Jo"}, "age": {"type": "integer", "default": 3}, "free": {"type": "string"},
         }, "required": ["name"]});
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_filled_in_is_not_answered() {
+    fn a_question_without_defaults_stays_unanswered() {
         let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
         let url = json!({"mode": "url", "url": "https://example.org", "message": "go"});
         for question in [Question::form("who?", &schema), Question::elicit(&url), Question::roots()] {

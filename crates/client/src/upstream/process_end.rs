@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_is_short_and_cannot_steer_a_terminal() {
+    fn quoted_stderr_lines_are_short_and_escaped() {
         let text = described("the server", None, &["\u{1b}[2J".to_owned(), "x".repeat(10_000)]);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         assert!(text.chars().count() < 2 * LINE_CHARACTERS, "{}", text.len());

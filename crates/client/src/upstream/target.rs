@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_like_a_url_is_one() {
+    fn a_target_with_an_http_scheme_is_a_url() {
         assert!(matches!(parse(&["HTTP://localhost:1/mcp"]), Ok(Target::Url(url)) if url.port() == Some(1)));
         assert!(matches!(parse(&["server", "http://x"]), Ok(Target::Command(words)) if words.len() == 2));
         assert!(matches!(parse(&[]), Err(BadTarget::Nothing)));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_tells_no_secret() {
+    fn the_place_of_a_target_contains_no_secret() {
         assert_eq!(parse(&["http://a:secret@x/mcp?key=secret"]).unwrap().place(), "http://x/mcp");
         assert_eq!(parse(&["server", "--key=secret"]).unwrap().place(), "server");
     }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_are_told_and_end() {
+    fn pauses_of_the_breaker_grow_up_to_a_limit_and_are_reported() {
         let (mut breaker, start) = (Breaker::default(), Instant::now());
         assert_eq!(breaker.permission(start), Permission::Now);
         assert_eq!(breaker.failed("no such file", start), Duration::from_millis(250));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_after_calls_never_refuse_anyone_however_many_there_are() {
+    fn crashes_during_calls_only_cause_short_pauses() {
         let (mut breaker, start) = (Breaker::default(), Instant::now());
         for at in (0..100_000).step_by(100) {
             // Each session is crashed 50 ms after it began.

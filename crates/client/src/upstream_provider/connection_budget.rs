@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_takes_all_the_room_and_what_is_given_back_is_there_again() {
+    fn a_party_gets_half_of_the_free_connections_and_returned_ones_are_free_again() {
         let budget = ConnectionBudget::of(8);
         let take = |party: u64| std::iter::from_fn(|| budget.take(Some(Party(party)))).collect::<Vec<_>>();
         let (first, second) = (take(1), take(2));

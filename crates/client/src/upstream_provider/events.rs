@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_that_two_principals_used_is_of_several_for_good() {
+    fn a_connection_used_by_two_principals_stays_shared() {
         let mut users = Users::default();
         for (principal, are_several) in [(None, false), (None, false), (Some("bob"), true), (None, true)] {
             users.add(&principal.map(Arc::from));

@@ -325,7 +325,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_list_that_did_not_arrive_is_the_one_from_before() {
+    fn a_list_that_failed_is_replaced_by_the_previous_one() {
         let listing = |names: &[&str], trouble: &[FailureKind]| Lists {
             tools: names.iter().map(|name| Tool::plain(*name, "")).collect(),
             trouble: trouble.iter().map(|kind| (List::Tools, Failure::new(*kind, "no"))).collect(),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_tool_says_of_itself_makes_it_repeatable() {
+    fn only_annotations_of_a_tool_make_it_repeatable() {
         let tool = |name: &str, annotations| Tool::plain(name, "").with("annotations", &annotations);
         let tools = vec![
             tool("reads", json!({"readOnlyHint": true})),

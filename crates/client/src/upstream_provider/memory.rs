@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_uses_is_forgotten_and_what_is_recalled_is_not() {
+    fn unused_files_of_the_memory_are_deleted_and_used_ones_kept() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         std::fs::create_dir(file("folder")).unwrap();

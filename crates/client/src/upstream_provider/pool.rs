@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_that_parties_leave_behind_have_a_bound() {
+    fn idle_connections_of_parties_are_bounded() {
         let pool = Arc::new(Pool::default());
         for party in 0..MOST as u64 - 1 {
             idle(&pool, Users::Only(Some(Party(party))), None);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn no_party_takes_all_the_turns_and_whoever_waits_longest_is_next() {
+    fn a_party_gets_half_of_the_turns_and_the_longest_waiting_call_is_next() {
         let pool = Arc::new(Pool::default());
         let mut turns: Vec<_> = (0..MOST / 2).map(|_| ask(&pool, 1).unwrap()).collect();
         let mut waiting: Vec<_> = (0..2).map(|_| ask(&pool, 1).unwrap_err()).collect();
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_waiting_keeps_nobody_and_who_waits_too_often_is_told() {
+    fn an_abandoned_wait_frees_its_turn_and_waiting_calls_are_limited() {
         let pool = Arc::new(Pool::default());
         let turns: Vec<_> = (0..MOST / 2).map(|_| ask(&pool, 1).unwrap()).collect();
         let waiting: Vec<_> = std::iter::from_fn(|| pool.permit(Some(Party(1)))).collect();

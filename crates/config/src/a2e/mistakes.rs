@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_with_its_place_and_without_secrets() {
+    fn mistakes_in_the_a2e_section_have_their_places_and_no_secrets() {
         let text = "[a2e]\nsessions = 0\nidle_minutes = 0\ncapabilities = ['memroy']\n\
                     [[a2e.agents]]\ntoken = 'hush'\n[[a2e.agents]]\nid = 'x'\ntoken = 5\n\
                     [a2e.proc]\nmax = 0\nalowed = []\n[a2e.learning]\nconfidence_threshold = 2.0\n\
@@ -229,7 +229,7 @@ line 16, column 14: a2e.env.commands.chess: the command names no program";
     }
 
     #[test]
-    fn names_that_collide_are_told_where_they_are() {
+    fn colliding_names_are_reported_with_their_places() {
         let text = "[a2e]\ntokens = ['open']\ncapabilities = [\n  'memory',\n  'memory',\n  'proc',\n]\n\
                     [[a2e.agents]]\nid = 'ann'\ntoken = 'open'\n[[a2e.agents]]\nid = 'bob'\ntoken = 'hush'\n\
                     [[a2e.agents]]\nid = 'bob'\ntoken = 'hush'\ncapabilities = []\n\
@@ -250,7 +250,7 @@ line 29, column 1: a2e.toolkits#2.tools#2: `a` is named twice";
     }
 
     #[test]
-    fn what_is_empty_or_could_never_fit_is_told_where_it_is() {
+    fn empty_and_unusable_values_are_reported_with_their_places() {
         let text = "[a2e]\ntokens = ['${hush}']\nroots = ['/', '']\nmax_parallel = 4294967295\n\
                     [[a2e.agents]]\nid = ''\ntoken = ''\n[[a2e.agents]]\nid = 'x'\ntoken = '${secret:hush}'\n\
                     [a2e.proc]\nallowed = ['git', 'git status', '', '/opt/my tools/x']\nvariables = ['CI', 'A*']\n\

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_do_harm_or_nothing_is_off_until_it_is_configured() {
+    fn risky_capabilities_are_off_until_they_are_configured() {
         let enabled = |text: &str| read(text).enabled();
         let usual = enabled("");
         for off in [CapabilityName::Proc, CapabilityName::Skill, CapabilityName::Toolkits] {

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_carriage_return_ends_a_line_where_the_dialect_says_so() {
+    fn a_lone_carriage_return_ends_a_line_only_with_the_terminator_lf_or_cr() {
         assert_eq!(split(b"a\rb\r\nc", &[], 10, Terminator::Lf), [Some(b"a\rb\r".to_vec()), Some(b"c".to_vec())]);
         assert_eq!(
             split(b"a\rb\r\nc", &[], 10, Terminator::LfOrCr),

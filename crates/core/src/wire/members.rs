@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_values_are_carried_untouched() {
+    fn raw_values_are_kept_byte_for_byte() {
         let members = Members::parse(r#"{"n":123456789012345678901234567890, "s" : "\ud83d" }"#).unwrap();
         assert_eq!(members.raw("n").map(RawValue::get), Some("123456789012345678901234567890"));
         assert_eq!(members.raw("s").map(RawValue::get), Some(r#""\ud83d""#));

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_in_pieces_comes_out_whole() {
+    fn an_outbox_that_is_sent_in_pieces_loses_no_byte() {
         let (mut outbox, mut out) = (Outbox::default(), Vec::new());
         for round in 0..100_u8 {
             let mut bytes = outbox.lend();

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_says_what_it_is() {
+    fn each_frame_has_its_kind() {
         let (mut out, id) = (Frames::default(), Id::number(7));
         result(&mut out, &id, &1);
         error(&mut out, None, &Error::new(1, "no"));

@@ -77,7 +77,7 @@ fn names_and_settings_have_a_bound_that_counts_every_copy_of_them() {
 }
 
 #[test]
-fn each_revision_defines_what_the_tables_say() {
+fn each_revision_defines_the_capabilities_of_the_tables() {
     let defined = |version: &str, side| -> Vec<&str> {
         let known = CAPABILITIES.iter().filter(|known| known.owner == side && !known.name.contains('.'));
         known.map(|known| known.name).filter(|name| defines(version, side, name) == Defined::Yes).collect()
@@ -116,7 +116,7 @@ fn each_revision_defines_what_the_tables_say() {
 }
 
 #[test]
-fn a_declaration_reads_back_as_what_was_provided() {
+fn a_capability_declaration_is_read_back_unchanged() {
     for (owner, text) in [
         (Side::Client, r#"{"roots":{"listChanged":true},"sampling":{"tools":{}},"experimental":{"x.y":{"z":1}}}"#),
         (

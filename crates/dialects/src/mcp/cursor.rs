@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_cursors_of_ours_are_read() {
+    fn only_cursors_of_this_program_are_read() {
         for offset in [1, 100, usize::MAX] {
             assert_eq!(read(&to_raw(&at(offset))), Some(offset));
         }

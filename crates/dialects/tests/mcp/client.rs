@@ -324,7 +324,7 @@ fn every_refused_opening_has_a_reason() {
 }
 
 #[test]
-fn what_a_server_declares_has_a_bound() {
+fn declarations_of_a_server_are_bounded() {
     let declares = |bytes: usize| {
         let mut hand = Hand::new(client_setup("2025-11-25"));
         let blob = "x".repeat(bytes);

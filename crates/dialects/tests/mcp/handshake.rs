@@ -161,7 +161,7 @@ fn malformed_parameters_of_initialize_are_refused_by_name() {
 }
 
 #[test]
-fn unknown_capabilities_are_carried_as_refused_terms() {
+fn unknown_capabilities_become_refused_terms() {
     use gladhand_core::negotiation::{Side, Verdict, Why};
     let mut server = server();
     server.line(&request(

@@ -58,7 +58,7 @@ fn progress_only_grows_and_echoes_its_token_as_written() {
 }
 
 #[test]
-fn without_a_token_there_is_no_progress() {
+fn a_call_without_a_progress_token_gets_no_progress() {
     for token in ["null", "true", "{}", "[1]"] {
         let mut server = open("2025-11-25").holding();
         server.line(&request("1", "tools/call", &format!(r#"{{{ECHO},"_meta":{{"progressToken":{token}}}}}"#)));

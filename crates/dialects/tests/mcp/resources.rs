@@ -102,7 +102,7 @@ fn every_list_is_paged_in_a_fixed_order() {
 }
 
 #[test]
-fn contents_are_carried_as_they_are() {
+fn resource_contents_are_forwarded_unchanged() {
     let contents = Contents {
         parts: vec![
             raw(&json!({"uri": "test://a", "mimeType": "text/plain", "text": "t"})),

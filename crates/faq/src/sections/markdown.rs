@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_closed_ends_with_the_document() {
+    fn unclosed_fences_and_comments_end_with_the_document() {
         assert_eq!(
             outline(Format::Markdown, "---\ntitle: x\n# A\n````\n```\n# b\n"),
             ["1  > name: --- title: x", "3  > A: ```` ``` # b"]

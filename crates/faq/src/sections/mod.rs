@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn long_code_is_cut_at_blank_lines_and_goes_on_in_another_fence() {
+    fn long_code_is_cut_at_blank_lines_into_several_fences() {
         let table = |name: &str| format!("[{name}]  # about it\n{}", "key = 1  # what it means\n".repeat(14));
         let text = format!("# Keys\n\n```toml\n{}\n{}\n[short]\n```\n\nafter\n", table("first"), table("[second]"));
         let sections = cut(Format::Markdown, "name", &text);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_table_goes_on_under_the_same_head() {
+    fn each_part_of_a_long_table_repeats_its_head() {
         let row = format!("| {} | b |\n", "word ".repeat(20));
         let sections =
             cut(Format::Markdown, "name", &format!("# T\n\n| left | right |\n|---|---|\n{}", row.repeat(20)));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_closed_stays_closed() {
+    fn a_closed_endpoint_stays_closed_after_a_reload() {
         let access = FollowedAccess::default();
         access.follow(&config(&[("ann", "a")]), vec![pass("p")]).unwrap();
         let since = access.access.epoch();

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_quickly_is_what_the_whole_tree_reads() {
+    fn the_fast_command_line_parser_agrees_with_the_full_one() {
         for line in [
             "gladhand serve",
             "gladhand serve -vv --http 127.0.0.1:0 --http unix:/x --dialect mcp --log-format json",

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_without_a_counterpart_is_named_unless_it_says_nothing() {
+    fn an_imported_setting_without_a_counterpart_is_named_unless_it_is_empty() {
         let note = |server| taken(server, Client::Cursor).1;
         assert_eq!(
             note(json!({"type": "stdio", "alwaysAllow": [], "settings": {}, "trust": false, "dev": {"a": 1}})),

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_a_command_line_is_called_by_what_stands_before_it() {
+    fn a_secret_of_a_command_line_is_named_after_the_option_before_it() {
         for (words, before, expected) in [
             (&["x", "--api-key"][..], "", "api-key"),
             (&["x"], "--token=", "token"),

@@ -444,7 +444,7 @@ cwd = "/project"
     }
 
     #[test]
-    fn a_server_that_is_called_like_tools_of_ours_gets_another_name() {
+    fn an_imported_server_with_a_reserved_name_is_renamed() {
         let text = r#"{ "mcpServers": { "agent": { "command": "a" }, "agent-server": { "command": "b" } } }"#;
         let expected = "# it was called \"agent\"\n[upstreams.agent-server]\ncommand = [\"a\"]\n\n\
                         [upstreams.agent-server-2]\ncommand = [\"b\"]\n";
@@ -488,7 +488,7 @@ cwd = "/project"
     }
 
     #[test]
-    fn what_is_left_out_is_told_with_the_reason() {
+    fn servers_that_are_not_imported_are_listed_with_the_reason() {
         let text = r#"{ "mcpServers": { "a": 5, "b": { "command": ["x"] }, "c": { "command": "gladhand", "args": ["serve"] },
           "d": { "command": "d" } } }"#;
         let servers = read(text, &file("f", None), None).unwrap();
@@ -499,7 +499,7 @@ cwd = "/project"
     }
 
     #[test]
-    fn what_is_no_json_is_told() {
+    fn a_client_file_without_valid_json_is_an_error() {
         assert!(read("mcpServers: {}", &file("f", None), None).is_err());
         assert!(read("{}", &file("f.toml", None), None).is_err());
         for empty in ["{}", "", "\n"] {
@@ -653,7 +653,7 @@ only = ["one"]
     }
 
     #[test]
-    fn each_server_says_where_it_comes_from() {
+    fn each_imported_server_has_a_comment_with_its_source() {
         let source = Source::of_client(Client::Cursor, "/h/.cursor/mcp.json".into());
         let found = read(r#"{ "mcpServers": { "a": { "command": "a" } } }"#, &source, None).unwrap().found;
         let expected = "# from cursor (/h/.cursor/mcp.json)\n[upstreams.a]\ncommand = [\"a\"]\n";

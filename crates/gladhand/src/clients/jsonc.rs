@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_replaced_if_it_differs_and_doing_it_twice_changes_nothing() {
+    fn a_different_json_member_is_replaced_and_an_equal_one_kept() {
         let text = "{\n  \"servers\": {\n    \"new\": { \"x\": 2 }, // mine\n    \"b\": 3\n  }\n}\n";
         let new = put_in(text);
         assert!(new.contains("\"x\": 1\n    }, // mine\n    \"b\": 3"), "{new}");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_can_be_put_back_and_the_rest_stays() {
+    fn a_removed_json_member_can_be_restored_and_the_rest_is_unchanged() {
         let kept = "{\n  \"servers\": {\n    // first\n    \"a\": {\"x\": 1},\n    \"c\": 3\n  },\n  \"z\": 0\n}\n";
         let b = "\"b\": {\n      // why\n      \"y\": [1, 2,],\n    }";
         for (text, without) in [
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_not_changed() {
+    fn only_json_objects_are_edited() {
         assert!(matches!(put("[]", "s", "n", &json!(1)), Err(BadFile::NotJson(_))));
         assert!(matches!(put("{\"s\": []}", "s", "n", &json!(1)), Err(BadFile::NotObject(_))));
         assert!(matches!(put("{", "s", "n", &json!(1)), Err(BadFile::NotJson(_))));

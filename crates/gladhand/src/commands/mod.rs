@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clap_says_has_a_message_and_a_hint() {
+    fn a_clap_error_is_split_into_message_and_hint() {
         let text = "error: invalid value 'x' for '--as <CLIENT>'\n  [possible values: auto, mcp]\n\n  tip: try 'mcp'\n\n\
                     Usage: gladhand open\n\nFor more information, try '--help'.\n";
         let expected = json!({
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn an_error_message_contains_each_cause_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("could not start: {0}")]
         struct Outer(#[source] std::io::Error);

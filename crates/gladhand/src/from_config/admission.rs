@@ -206,7 +206,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn files_of_keys_that_cannot_be_used_are_told() {
+    fn unusable_key_set_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("no-set.json", "[]");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_get_what_their_tokens_open() {
+    fn passes_of_agents_have_capabilities_and_principals_of_their_tokens() {
         let config = read(
             "[a2e]\ntokens = ['everything']\n[[a2e.agents]]\nid = 'ann'\ntoken = 'hush'\n\
              capabilities = ['tools', 'multi_agent']\n[[a2e.agents]]\nid = 'bob'\ntoken = 'hist'\n",

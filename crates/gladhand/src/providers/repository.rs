@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_down_of_the_tools_is_what_they_are() {
+    fn the_recorded_descriptions_of_repository_tools_are_current() {
         let repository = gladhand_repository::tools().iter().map(|tool| {
             serde_json::json!({
                 "name": tool.name,
@@ -428,7 +428,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn no_tool_shows_what_may_hold_secrets() {
+    fn repository_tools_do_not_show_files_that_may_contain_secrets() {
         let (home, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let here = home.path().canonicalize().unwrap();
         for folder in [".aws", "docs/.ssh", ".kube"] {

@@ -90,7 +90,7 @@ fn stage(state: &'static str, tells: bool) -> Stage {
 }
 
 #[tokio::test]
-async fn they_are_listed_with_how_they_stand() {
+async fn configured_servers_are_listed_with_their_status() {
     let list = |state| async move { stage(state, true).ask("mcp/server/list/req", json!({})).await.unwrap() };
     let open = json!({
         "server_id": "library", "name": "library", "transport": "sse", "status": "ready", "mcp_version": "2025-11-25",
@@ -107,7 +107,7 @@ async fn they_are_listed_with_how_they_stand() {
 }
 
 #[tokio::test]
-async fn what_they_have_is_had_under_the_names_that_the_hub_shows() {
+async fn resources_and_prompts_of_configured_servers_have_the_names_of_the_hub() {
     let stage = stage("open", true);
     let listed = stage.ask("mcp/resource/list/req", json!({"server_id": "library"})).await.unwrap();
     assert_eq!(
@@ -130,7 +130,7 @@ async fn what_they_have_is_had_under_the_names_that_the_hub_shows() {
 }
 
 #[tokio::test]
-async fn they_are_followed_where_they_tell_of_changes() {
+async fn resources_of_configured_servers_that_report_changes_can_be_subscribed() {
     let stage = stage("open", true);
     let visit = stage.hub.visit();
     let guest = stage.other(visit.id().0);
@@ -146,7 +146,7 @@ async fn they_are_followed_where_they_tell_of_changes() {
 }
 
 #[tokio::test]
-async fn they_cannot_be_followed_where_they_tell_of_nothing_and_never_be_unregistered() {
+async fn configured_servers_without_change_reports_refuse_subscriptions_and_unregistration() {
     let stage = stage("open", false);
     let refused = stage.ask("mcp/resource/subscribe/req", json!({"uri": "lib://book"})).await.unwrap();
     assert_eq!(refused["ok"], false);
@@ -165,7 +165,7 @@ fn patterns(text: &str) -> Vec<Pattern> {
 }
 
 #[tokio::test]
-async fn what_policy_denies_meanwhile_is_told_no_more() {
+async fn a_resource_denied_after_its_subscription_causes_no_push_of_a_configured_server() {
     let (stage, governor) = (stage("open", true), Arc::new(Governor::default()));
     let _ = stage.hub.clone().governed(Arc::clone(&governor));
     let visit = stage.hub.visit();
@@ -187,7 +187,7 @@ async fn what_policy_denies_meanwhile_is_told_no_more() {
 }
 
 #[tokio::test]
-async fn a_server_of_which_policy_denies_everything_is_not_there() {
+async fn a_configured_server_that_policy_denies_completely_is_unknown() {
     let (stage, governor) = (stage("open", true), Arc::new(Governor::default()));
     let _ = stage.hub.clone().governed(Arc::clone(&governor));
     let everything = Subjects { upstreams: patterns("lib"), ..Subjects::default() };

@@ -88,7 +88,7 @@ async fn the_tools_of_a_registered_server_are_those_of_its_session() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_not_registered() {
+async fn a_server_that_cannot_be_opened_is_not_registered() {
     let stage = Stage::new(permissive(), Vec::new());
     let config = json!({"config": {"server_id": "bad", "cmd": ["/nonexistent-binary"]}});
     let (code, why) = stage.refused("mcp/server/register/req", config).await;
@@ -101,7 +101,7 @@ async fn what_cannot_be_opened_is_not_registered() {
 }
 
 #[tokio::test]
-async fn only_what_is_allowed_is_shown_of_a_server() {
+async fn only_allowed_tools_of_a_registered_server_are_listed() {
     let stage = Stage::new(permissive(), Vec::new());
     stage.register(json!({"server_id": "d", "cmd": [GLADHAND, "serve"], "tool_allow_list": ["echo"]})).await;
     let names: Vec<_> = stage.tools().await.into_iter().map(|tool| tool.name).collect();
@@ -143,7 +143,7 @@ async fn servers_end_with_their_session() {
 }
 
 #[tokio::test]
-async fn a_server_that_ended_is_opened_again_if_that_is_wanted() {
+async fn an_ended_server_is_reopened_only_with_auto_reconnect() {
     for (reconnects, folder) in [(true, tempfile::tempdir().unwrap()), (false, tempfile::tempdir().unwrap())] {
         let stage = Stage::new(permissive(), Vec::new());
         let config = json!({"server_id": "d", "cmd": traced(folder.path()), "auto_reconnect": reconnects});

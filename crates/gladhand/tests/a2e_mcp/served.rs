@@ -172,7 +172,7 @@ async fn changes_are_pushed_and_lists_asked_for_again() {
 }
 
 #[tokio::test]
-async fn what_policy_denies_meanwhile_is_not_pushed() {
+async fn a_resource_denied_after_its_subscription_causes_no_push_of_a_registered_server() {
     let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let governor = Arc::new(Governor::default());
     let _ = stage.hub.clone().governed(Arc::clone(&governor));
@@ -188,7 +188,7 @@ async fn what_policy_denies_meanwhile_is_not_pushed() {
 }
 
 #[tokio::test]
-async fn the_agent_is_asked_what_the_server_wants_to_know() {
+async fn sampling_requests_of_a_registered_server_reach_the_agent() {
     let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let declined = stage.call("web__sample", &json!({})).await;
     assert!(declined.is_err() || declined.is_ok_and(|result| result.failed));
@@ -206,7 +206,7 @@ async fn the_agent_is_asked_what_the_server_wants_to_know() {
 }
 
 #[tokio::test]
-async fn folders_that_are_configured_are_told_without_asking() {
+async fn configured_roots_are_returned_without_a_request_to_the_agent() {
     let roots = vec![Root { uri: "file:///workspace".to_owned(), name: "ws".to_owned() }];
     let (stage, _served) = registered(RegistrationLimits { roots, ..RegistrationLimits::default() }, json!({})).await;
     assert!(stage.data("web__roots", &json!({})).await["text"].as_str().unwrap().contains("file:///workspace"));
@@ -214,7 +214,7 @@ async fn folders_that_are_configured_are_told_without_asking() {
 }
 
 #[tokio::test]
-async fn what_a_tool_returns_and_reports_is_passed_on() {
+async fn results_and_progress_of_a_tool_are_forwarded() {
     let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let data = stage.data("web__work", &json!({})).await;
     assert_eq!(data["text"], "seen");
@@ -227,7 +227,7 @@ async fn what_a_tool_returns_and_reports_is_passed_on() {
 }
 
 #[tokio::test]
-async fn sessions_do_not_hear_of_each_other() {
+async fn a_push_reaches_only_the_session_that_subscribed() {
     let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let other = stage.other(2);
     stage.ask("mcp/resource/subscribe/req", json!({"uri": "mem://greeting"})).await.unwrap();

@@ -218,7 +218,7 @@ fn a_tool_that_a_model_makes_needs_approval_of_its_own() {
 }
 
 #[test]
-fn what_is_denied_stays_denied_when_everything_is_approved() {
+fn a_denied_tool_stays_denied_with_approve_all() {
     let calls = [("bash", json!({"command": "touch ran"})), ("c_write_everything", json!({}))];
     for deny in ["['bash', 'c__write_everything']", "['runs']"] {
         let stage = Stage::new(&format!("[agent]\napprove = 'all'\nallow = ['bash']\ndeny = {deny}"), &calls);

@@ -226,7 +226,7 @@ fn no_program_that_we_start_gets_a_variable_that_holds_a_secret() {
 }
 
 #[test]
-fn an_upstream_without_a_home_folder_does_not_start_in_a_folder_of_everyone() {
+fn an_upstream_without_a_home_folder_does_not_start_in_a_shared_folder() {
     let stage = Stage::new("[upstreams.u]\ncommand = ['sh', '-c', 'pwd > \"$SEEN\"']\ninherit_env = ['SEEN']", &[]);
     let seen = stage.at("seen");
     for home in ["/no/such/home", ""] {

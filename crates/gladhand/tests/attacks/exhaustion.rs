@@ -136,7 +136,7 @@ fn remember(host: &mut crate::a2e_agent::Agent, memory: &serde_json::Value, key:
 }
 
 #[test]
-fn what_agents_remember_has_a_bound_of_all_sessions() {
+fn working_memory_of_all_sessions_is_bounded() {
     let prepared = crate::a2e_agent::Prepared::new("[a2e.memory]\nworking_total_bytes = 1000000\n");
     let host = prepared.listen(&[]);
     let open = || {
@@ -284,7 +284,7 @@ fn large_calls_without_a_session_keep_no_other_client_from_its_calls() {
 }
 
 #[test]
-fn an_agent_that_does_not_read_stops_things_a_few_times_and_no_more() {
+fn stop_requests_of_an_agent_that_does_not_read_are_limited() {
     let server = Server::start("");
     for kind in ["proc/kill/req", "multi_agent/terminate"] {
         let mut connection = server.connect();
@@ -623,7 +623,7 @@ fn a_result_that_is_costly_to_check_fails_its_call_and_nothing_else() {
 }
 
 #[test]
-fn a_list_with_too_many_entries_is_an_error_that_says_so() {
+fn a_list_with_too_many_entries_is_a_named_error() {
     let template = |n: usize| json!({"name": "t", "uriTemplate": format!("e:{{x}}{n}")});
     let resource = |n: usize| json!({"name": "r", "uri": format!("e:{n}")});
     let hostile = Hostile::new(&json!(vec![tool("t"); 10_001]))

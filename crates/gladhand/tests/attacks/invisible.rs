@@ -184,7 +184,7 @@ fn instructions_of_an_upstream_are_stripped_or_left_out() {
 }
 
 #[test]
-fn doctor_names_what_has_invisible_text() {
+fn doctor_names_items_with_invisible_text() {
     let hostile = hostile();
     let (mut process, _) = session(&hostile, "refuse");
     ask(&mut process, 1, "tools/list");
@@ -200,7 +200,7 @@ fn doctor_names_what_has_invisible_text() {
 }
 
 #[test]
-fn a_model_of_ours_does_not_see_what_is_stripped_or_refused() {
+fn the_agent_sends_no_stripped_or_refused_text_to_its_model() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let letter = folder.path().canonicalize().expect("it is there").join("letter.txt");
     for (mode, expected) in [("show", "Dear"), ("strip", "Dear"), ("refuse", "U+E0041")] {
@@ -253,7 +253,7 @@ for line in sys.stdin:
 "#;
 
 #[test]
-fn log_lines_and_errors_of_a_server_show_no_token_and_look_like_none_of_ours() {
+fn log_lines_and_errors_of_a_server_show_no_token_and_imitate_no_line_of_gladhand() {
     for (tool, lines) in [("t", 1), ("err", 2)] {
         let output = gladhand().args(["call", tool, "--", "python3", "-c", LOGGING]).output().expect("it starts");
         let told = String::from_utf8_lossy(&output.stderr);

@@ -246,7 +246,7 @@ fn a_malformed_host_is_no_way_around_the_check() {
 }
 
 #[test]
-fn a_token_that_a_client_shows_us_is_shown_to_no_upstream() {
+fn the_token_of_a_client_is_sent_to_no_upstream() {
     let recorder = Recorder::start();
     let config = format!("{TOKENS}[upstreams.h]\nurl = \"http://{}/mcp\"\n", recorder.address);
     let server = Server::start(&config);
@@ -375,7 +375,7 @@ fn a_session_id_is_of_no_use_to_another_principal() {
 }
 
 #[test]
-fn a_task_is_known_to_the_principal_who_began_it_and_to_no_other() {
+fn a_task_is_visible_only_to_the_principal_that_started_it() {
     let mut slow = tool("slow");
     slow["execution"] = json!({"taskSupport": "optional"});
     let result = json!({"content": [{"type": "text", "text": "for ann only"}]});
@@ -443,7 +443,7 @@ fn a_stream_is_not_replayed_into_another_session() {
 }
 
 #[test]
-fn headers_that_say_something_else_than_the_body_are_refused() {
+fn headers_that_contradict_the_body_are_refused() {
     let server = Server::start("");
     let mut connection = server.connect();
     let (_, body) = stateless_call(1, "wait", r#"{"ms":0}"#);
@@ -575,7 +575,7 @@ impl Model {
 }
 
 #[test]
-fn a_person_approves_what_is_run_and_not_what_it_looks_like() {
+fn an_approval_question_shows_the_command_that_will_run() {
     // Given twice, reordered, erased from the screen, and pushed out of sight.
     let command = format!("echo {} \u{202e}\u{1b}[2K\r{}; touch made", "x".repeat(9000), " ".repeat(2000));
     let arguments = format!(r#"{{"command":"ls","command":{}}}"#, json!(command));

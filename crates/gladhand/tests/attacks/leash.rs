@@ -94,7 +94,7 @@ fn a_started_program_gets_the_limit_on_open_files_from_before() {
 }
 
 #[test]
-fn a_server_that_kills_its_leash_is_ended_with_what_it_started() {
+fn a_server_that_kills_its_leash_is_ended_with_its_descendants() {
     let mut hostile = Hostile::start("kill -KILL $PPID");
     hostile.attack();
     until("nobody is left", || hostile.living() == 0);
@@ -103,7 +103,7 @@ fn a_server_that_kills_its_leash_is_ended_with_what_it_started() {
 }
 
 #[test]
-fn a_server_that_stops_its_leash_is_ended_with_what_it_started() {
+fn a_server_that_stops_its_leash_is_ended_with_its_descendants() {
     let mut hostile = Hostile::start("kill -STOP $PPID");
     hostile.attack();
     until("nobody is left", || hostile.living() == 0);
@@ -131,7 +131,7 @@ fn a_server_that_kills_its_leash_at_once_is_not_started_without_one() {
 }
 
 #[test]
-fn a_process_that_forks_faster_than_it_can_be_found_does_not_outlive_us() {
+fn a_process_that_forks_very_fast_does_not_outlive_gladhand() {
     // Each process of the chain ends as soon as it has started the next. The last would tell that it survived.
     let chain = "import os, signal, sys, time\n\
                  out = os.open(sys.argv[1], os.O_WRONLY)\n\
@@ -212,7 +212,7 @@ fn answer(process: &mut Process, id: &str) -> Value {
 }
 
 #[test]
-fn a_list_that_exceeds_the_line_limit_is_an_error_that_says_so() {
+fn a_list_that_exceeds_the_line_limit_is_a_named_error() {
     let long = Long::new();
     // The cache of the first run must not turn this into an empty list either.
     for run in 0..2 {
@@ -239,7 +239,7 @@ fn a_list_that_exceeds_the_line_limit_is_an_error_in_the_dialect_of_the_peer() {
 }
 
 #[test]
-fn commands_say_that_a_list_exceeds_the_line_limit() {
+fn commands_report_a_list_that_exceeds_the_line_limit() {
     let long = Long::new();
     let mut command = gladhand();
     command.args(["tools", "--"]).arg(env!("CARGO_BIN_EXE_gladhand")).arg("serve").args(long.arguments());

@@ -73,7 +73,7 @@ fn tokens_of_requests_are_principals_of_their_own() {
 }
 
 #[test]
-fn an_agent_without_a_token_over_http_sees_nothing_of_the_user_who_started_us() {
+fn an_agent_without_a_token_over_http_sees_no_data_of_the_local_user() {
     let prepared = Prepared::new("");
     let hello = json!({"type": "handshake/req", "agent_id": "ann", "agent_caps": KEPT});
     let mut process = prepared.on_streams();
@@ -91,7 +91,7 @@ fn an_agent_without_a_token_over_http_sees_nothing_of_the_user_who_started_us() 
 }
 
 #[test]
-fn agents_of_one_principal_share_what_is_not_an_agents_own() {
+fn agents_of_one_principal_share_everything_except_private_memory() {
     let agents = "[[a2e.agents]]\nid = 'ann'\ntoken = 'a'\nprincipal = 'team'\n\
                   [[a2e.agents]]\nid = 'bob'\ntoken = 'b'\nprincipal = 'team'\n\
                   [[a2e.agents]]\nid = 'eve'\ntoken = 'e'\n";
@@ -110,7 +110,7 @@ fn agents_of_one_principal_share_what_is_not_an_agents_own() {
 }
 
 #[test]
-fn a_token_is_not_to_be_read_from_what_is_kept() {
+fn stored_files_do_not_contain_the_token() {
     let prepared = Prepared::new("[a2e]\ntokens = ['a-token-that-nobody-else-has']\n");
     let host = prepared.listen(&[]);
     let mut agent = Agent::open(&host);

@@ -280,7 +280,7 @@ fn find<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
 }
 
 #[test]
-fn an_upstream_whose_prefix_begins_anothers_gets_none_of_its_names_and_is_warned_of() {
+fn an_upstream_gets_no_name_below_a_longer_prefix_of_another_and_a_warning_is_logged() {
     let place = Place::new();
     let config = place.server("a", &["b__x", "y"]) + &place.server("a__b", &["x"]);
     let rule = "[[policy.rules]]\nname = 'only-a'\ntools = ['a__*']\neffect = 'deny'\n";
@@ -296,7 +296,7 @@ fn an_upstream_whose_prefix_begins_anothers_gets_none_of_its_names_and_is_warned
 }
 
 #[test]
-fn a_policy_test_decides_as_policy_does_for_a_tool_whose_name_another_upstream_has() {
+fn policy_test_decides_like_the_server_for_a_tool_with_a_contested_name() {
     let place = Place::new();
     let config = format!("{NO_TOOLBOX}{}{}", place.server("a", &["b__x"]), place.server("a__b", &["x"]));
     let config = config.replace("\"sh\"", "\"${NO_SUCH_VARIABLE:-sh}\"");
@@ -358,7 +358,7 @@ fn an_upstream_announces_no_change_of_a_resource_that_another_has() {
 }
 
 #[test]
-fn a_subscription_hears_nothing_more_once_a_rule_denies_its_resource() {
+fn a_subscription_gets_no_update_after_a_rule_denies_its_resource() {
     for rule in ["resources = ['x:1']", "upstreams = ['vault']\nwhen = 'uri == \"x:1\"'"] {
         let (place, mut client) = thief_and_vault();
         for uri in ["x:1", "x:2"] {

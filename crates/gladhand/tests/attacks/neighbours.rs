@@ -74,7 +74,7 @@ impl Someone {
 }
 
 #[test]
-fn what_a_call_left_in_a_process_of_one_principal_is_listed_to_no_other() {
+fn tools_added_by_a_call_of_one_principal_are_listed_to_no_other() {
     for (options, habits) in [("", &[][..]), ("isolated = true\n", &[]), ("", &["changes-quietly"])] {
         let (server, _folder) = shared(options, habits);
         let asked = json!({"elicitation": {}});
@@ -92,7 +92,7 @@ fn what_a_call_left_in_a_process_of_one_principal_is_listed_to_no_other() {
 }
 
 #[test]
-fn an_upstream_that_a_principal_may_not_see_tells_it_nothing_of_its_troubles() {
+fn failures_of_a_hidden_upstream_are_not_shown_to_the_principal() {
     let vault = "[upstreams.vault]\ncommand = ['sh', '-c', 'echo payroll.internal >&2; exit 3']\n";
     for hidden in [
         "[[policy.rules]]\nwho = ['principal:bob']\nupstreams = ['vault']\neffect = 'deny'\n",

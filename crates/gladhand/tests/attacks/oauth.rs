@@ -110,7 +110,7 @@ fn metadata_on_a_private_address_is_not_asked_for_on_the_word_of_a_server_on_the
 }
 
 #[test]
-fn a_browser_is_started_with_an_encoded_url_whatever_the_metadata_says() {
+fn the_browser_always_gets_an_encoded_url_from_server_metadata() {
     let home = tempfile::tempdir().expect("a folder for tests");
     let path = |name: &str| home.path().join(name);
     let browser = path("xdg-open");

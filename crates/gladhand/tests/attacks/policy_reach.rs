@@ -155,7 +155,7 @@ fn audited(place: &Place) -> Vec<String> {
 }
 
 #[test]
-fn what_a_rule_denies_is_denied_by_every_way_to_it_and_not_listed() {
+fn a_denied_operation_is_denied_by_every_method_and_not_listed() {
     let rule = "[[policy.rules]]\nname = 'not-bob'\nwho = ['principal:bob']\nupstreams = ['vault']\neffect = 'deny'\n";
     let place = vault("", rule);
     let server = Server::start(&place);
@@ -181,7 +181,7 @@ fn what_a_rule_denies_is_denied_by_every_way_to_it_and_not_listed() {
 }
 
 #[test]
-fn scopes_are_needed_for_every_way_to_what_they_name() {
+fn required_scopes_apply_to_every_method_that_reaches_an_operation() {
     let place = vault("tool_scopes = { 'vault__*' = ['ops'] }", "");
     let server = Server::start(&place);
     let (mut ann, mut bob) = (server.caller("open-sesame"), server.caller("open-barley"));
@@ -211,7 +211,7 @@ fn another_name_for_a_tool_does_not_do_without_its_scope() {
 }
 
 #[test]
-fn a_limit_counts_what_is_read_and_filled_in() {
+fn a_limit_counts_resource_reads_and_prompts() {
     let limit =
         "[[policy.limits]]\nname = 'slowly'\ncalls = 2\nper_s = 3600\nresources = ['x:*']\nprompts = ['vault__*']\n";
     let place = vault("", limit);
@@ -595,7 +595,7 @@ fn the_principal_of_an_agent_s_token_is_known_to_rules_limits_and_the_audit_file
 }
 
 #[test]
-fn what_was_not_granted_is_written_down_as_refused_and_no_name_steers_a_terminal() {
+fn ungranted_requests_are_audited_as_refused_with_escaped_names() {
     let place = vault("", "");
     let server = Server::start(&place);
     let refused = AgentCaller::open(&server, "open-barley", "")
@@ -618,7 +618,7 @@ fn what_was_not_granted_is_written_down_as_refused_and_no_name_steers_a_terminal
 }
 
 #[test]
-fn of_listeners_without_a_session_only_those_hear_of_a_change_that_may_read_the_resource() {
+fn sessionless_listeners_get_updates_only_of_resources_that_they_may_read() {
     let place = vault("", "");
     place.says("vault", "resources", &json!([{"uri": "x:1", "name": "one"}, {"uri": "x:2", "name": "two"}]));
     let server = Server::start(&place);

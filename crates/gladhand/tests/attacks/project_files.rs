@@ -117,7 +117,7 @@ const COMMANDS: [&[&str]; 11] = [
 ];
 
 #[test]
-fn no_command_starts_what_an_untrusted_project_names() {
+fn no_command_starts_a_program_of_an_untrusted_project() {
     let clone = Clone::with("");
     let mark = clone.path("mark");
     clone.write("project/gladhand.toml", &(marking(&mark) + "[agent]\napprove = 'all'\nfolder = '.'\n"));
@@ -205,7 +205,7 @@ fn a_project_changes_no_model_endpoint_and_sees_no_key() {
 }
 
 #[test]
-fn the_question_shows_everything_that_a_file_says() {
+fn the_trust_question_shows_the_whole_project_file() {
     let file = "[upstreams.a]\ncommand = ['sh', '-c', 'echo a b']\nenv = { LD_PRELOAD = './evil.so' }\n\
                 [upstreams.b]\nurl = 'https://b.example/mcp'\nca = 'evil.pem'\nheaders = { X = 'y' }\n\
                 [[policy.rules]]\ntools = ['echo']\neffect = 'deny'\n# \u{202e} unseen\n\
@@ -243,7 +243,7 @@ fn a_question_about_one_folder_is_not_about_another() {
 }
 
 #[test]
-fn an_upstream_of_a_project_that_cannot_be_had_does_not_stop_the_others() {
+fn an_unusable_upstream_of_a_project_does_not_stop_the_others() {
     let clone = Clone::with("");
     let mark = clone.path("mark");
     let broken = "[upstreams.broken]\ncommand = ['x', '${NO_SUCH_VARIABLE}']\n";
@@ -538,7 +538,7 @@ fn upstreams_of_the_user_do_not_start_in_the_clone() {
 }
 
 #[test]
-fn upstreams_of_a_named_file_start_in_the_clone_only_if_it_says_so() {
+fn upstreams_of_a_named_file_start_in_the_clone_only_if_the_file_sets_cwd() {
     let clone = Clone::with("");
     std::fs::create_dir_all(clone.path("home")).expect("a folder");
     let (file, seen) = (clone.path("named.toml"), clone.path("seen"));
@@ -737,7 +737,7 @@ fn a_project_file_that_changed_keeps_the_rules_that_were_trusted() {
 }
 
 #[test]
-fn a_project_file_that_cannot_be_read_is_told_and_fails_the_check() {
+fn an_unreadable_project_file_is_reported_and_fails_the_check() {
     let clone = Clone::with("");
     let file = clone.path("project/gladhand.toml");
     std::fs::write(&file, b"[policy]\n# \xff\n").expect("it can be written");

@@ -81,7 +81,7 @@ fn a_change_that_a_tool_could_have_written_narrows_at_once_and_widens_when_trust
 }
 
 #[test]
-fn an_upstream_that_is_told_of_no_folder_could_have_written_the_file_too() {
+fn an_upstream_without_folder_arguments_may_also_have_written_the_file() {
     let clone = Clone::with("");
     std::fs::remove_file(clone.path("project/gladhand.toml")).expect("it is there");
     let own = "config/gladhand/gladhand.toml";

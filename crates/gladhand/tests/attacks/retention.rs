@@ -261,7 +261,7 @@ fn every_call_of_a_batch_counts_in_the_bound_of_all_sessions() {
 }
 
 #[test]
-fn what_was_kept_is_kept_again_when_there_is_room() {
+fn an_evicted_answer_leaves_room_for_later_ones() {
     let stage = Stage::start(BOUND);
     let server = &stage.server;
     let cut: Vec<_> = (0..20).map(|_| cut_off(server, &[])).collect();
@@ -277,7 +277,7 @@ fn what_was_kept_is_kept_again_when_there_is_room() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_a_client_declares_has_a_bound_of_its_own_and_of_all_sessions() {
+fn client_declarations_are_bounded_per_session_and_over_all_sessions() {
     let stage = Stage::start(&format!("{BOUND}{TOKENS}"));
     let (before, server) = (stage.memory(), &stage.server);
     let open = |who: (&str, &str), bytes: usize| {

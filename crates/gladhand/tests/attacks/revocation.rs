@@ -162,7 +162,7 @@ fn program() -> String {
 }
 
 #[test]
-fn a_first_token_that_is_not_trusted_yet_closes_an_open_endpoint_to_everyone() {
+fn an_untrusted_first_token_closes_an_open_endpoint_to_all_clients() {
     let server = Server::start(&format!("{QUIET}{}", program()));
     let session = open_session_with(&mut server.connect(), "2025-11-25", &[]);
     let mut stream = server.connect();

@@ -64,7 +64,7 @@ fn the_database_is_checkpointed_when_a_server_over_http_ends() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed_at_the_next_start() {
+fn temporary_files_of_a_killed_process_are_removed_at_the_next_start() {
     let prepared = Prepared::new("");
     let temporary = prepared.path().join("tmp");
     std::fs::create_dir(&temporary).unwrap();
@@ -89,7 +89,7 @@ fn what_a_killed_process_left_is_removed_at_the_next_start() {
 }
 
 #[test]
-fn files_and_folders_of_ours_are_for_their_owner_whatever_the_umask_is() {
+fn own_files_and_folders_are_private_to_their_owner_with_any_umask() {
     let clone = Clone::with("");
     let program = env!("CARGO_BIN_EXE_gladhand");
     let server = format!("[upstreams.a]\ncommand = ['{program}', 'serve', '--config', '/dev/null']\n");

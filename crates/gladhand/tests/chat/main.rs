@@ -138,7 +138,7 @@ fn one_question_gets_its_answer_and_nothing_else() {
 }
 
 #[test]
-fn a_script_learns_why_there_is_no_answer() {
+fn a_failed_prompt_prints_the_reason_on_stderr_once() {
     let refusal = Reply::json(&json!({"error": {"message": "the parrot is dead"}})).with_status(400);
     let stage = Stage::new(vec![refusal.clone(), refusal]);
     let output = piped(stage.chat(&["-p", "hi"]), "");
@@ -152,7 +152,7 @@ fn a_script_learns_why_there_is_no_answer() {
 }
 
 #[test]
-fn the_last_line_of_json_tells_of_a_failure() {
+fn the_last_line_of_json_output_is_the_error() {
     let refusal = Reply::json(&json!({"error": {"message": "the parrot is dead"}})).with_status(400);
     let stage = Stage::new(vec![refusal.clone(), refusal]);
     for (arguments, stdin, message) in
@@ -195,7 +195,7 @@ fn without_a_model_the_ways_to_one_are_named() {
 }
 
 #[test]
-fn a_chat_through_a_pipe_goes_line_by_line() {
+fn a_chat_through_a_pipe_reads_line_by_line() {
     let stage = Stage::new(vec![says(&["one"]), says(&["two"])]);
     let output = piped(stage.chat(&[]), "first \\\nstill first\nsecond\n/nonsense\n/model\n");
     assert_eq!(text(&output.stdout), "one\ntwo\n* compatible/parrot\n");
@@ -206,7 +206,7 @@ fn a_chat_through_a_pipe_goes_line_by_line() {
 }
 
 #[test]
-fn a_chat_goes_on_where_it_was() {
+fn a_resumed_chat_sends_its_earlier_messages() {
     let stage = Stage::new(vec![says(&["Your name is Polly."]), says(&["Polly."])]);
     piped(stage.chat(&["-p", "I am Polly"]), "");
     let output = piped(stage.chat(&["--resume", "-p", "Who am I?"]), "");
@@ -224,7 +224,7 @@ fn a_chat_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_person_decides_what_runs() {
+fn a_tool_runs_only_if_the_user_approves_it() {
     let call = |file: &str| calls("bash", &json!({"command": format!("echo done > {file}")}));
     let replies = vec![call("no"), says(&["I may not."]), call("yes"), says(&["It is *made*."])];
     let stage = Stage::new(replies);
@@ -252,7 +252,7 @@ fn a_person_decides_what_runs() {
 }
 
 #[test]
-fn the_tools_of_the_configuration_are_there_from_the_first_turn_on() {
+fn configured_tools_are_available_in_the_first_turn() {
     let stage = Stage::new(vec![calls("own_echo", &json!({"message": "squawk"})), says(&["Heard."])]);
     let program = env!("CARGO_BIN_EXE_gladhand");
     let config = format!("[upstreams.own]\ncommand = '{program}'\nargs = ['serve']\n");
@@ -282,7 +282,7 @@ fn a_script_is_not_asked() {
 const CLEAR: &str = "\r\u{1b}[K";
 
 #[test]
-fn something_is_seen_while_nothing_is_heard_and_leaves_no_trace() {
+fn a_status_line_is_shown_during_a_wait_and_then_erased() {
     let tool = calls("bash", &json!({"command": "echo done"}));
     let replies = vec![tool.behind("tool"), says(&["Hello."]).behind("answer"), Reply::stalled()];
     let stage = Stage::new(replies);
@@ -310,7 +310,7 @@ fn something_is_seen_while_nothing_is_heard_and_leaves_no_trace() {
 }
 
 #[test]
-fn who_wants_no_colours_gets_none_and_json_is_nothing_else() {
+fn no_color_removes_styles_and_json_output_has_no_status_line() {
     let stage = Stage::new(vec![says(&["Hello **there**."]), says(&["Hello."])]);
     let mut command = stage.chat(&["-p", "hi"]);
     command.env("NO_COLOR", "1");
@@ -347,7 +347,7 @@ fn answers_are_broken_between_words_as_wide_as_the_terminal_is() {
 }
 
 #[test]
-fn what_was_typed_ahead_is_shown_again_when_its_turn_comes() {
+fn a_line_typed_ahead_is_echoed_when_it_is_sent() {
     let stage = Stage::new(vec![says(&["One."]).behind("one"), says(&["Two."]), says(&["Three."])]);
     let mut terminal = Terminal::with_columns(60, stage.chat(&[]));
     terminal.prompt();
@@ -368,7 +368,7 @@ fn what_was_typed_ahead_is_shown_again_when_its_turn_comes() {
 }
 
 #[test]
-fn a_compression_says_once_what_it_came_to() {
+fn a_compression_prints_its_result_once() {
     let long = "It is a long story. ".repeat(100);
     let stage = Stage::new(vec![says(&[&long]), says(&["A story was told."]), says(&[&long])]);
     let mut terminal = Terminal::start(stage.chat(&[]));

@@ -29,7 +29,7 @@ tools = ['echo']
 ";
 
 #[test]
-fn check_tells_the_line_of_what_is_wrong_and_of_what_is_not_there() {
+fn config_check_reports_wrong_values_and_missing_files_with_their_lines() {
     let setting = Setting::new(WRONG);
     let output = setting.run(&["config", "check"]);
     let here = setting.path().canonicalize().unwrap();
@@ -50,7 +50,7 @@ gladhand.toml:12:1: warning: a2e.env.commands.chess: {here}/gladhand.toml cannot
 }
 
 #[test]
-fn the_doctor_says_what_agents_will_miss_and_what_to_do() {
+fn the_doctor_reports_broken_capabilities_with_advice() {
     let setting = Setting::new(WRONG);
     damage(&setting);
     let (code, report) = setting.json(&["doctor", "--json"]);
@@ -102,7 +102,7 @@ fn a_damaged_database_leaves_working_memory_and_is_explained_in_the_log_alone() 
 }
 
 #[test]
-fn an_upstream_is_told_who_we_are_as_the_configuration_says() {
+fn an_a2e_upstream_gets_the_configured_agent_id() {
     let speaking = |name: &str, more: &str| format!("{}speak = 'a2e'\n{more}", ours(name));
     let setting = Setting::new(&(speaking("a", "agent_id = 'research'\n") + &speaking("b", "")));
     let mut process = setting.session();
@@ -114,7 +114,10 @@ fn an_upstream_is_told_who_we_are_as_the_configuration_says() {
     }
     setting.write("[upstreams.a]\ncommand = 'x'\nspeak = 'mcp'\nagent_id = 'research'\n[upstreams.b]\ncommand = 'x'\nagent_id = ''\n");
     let told = text(&setting.run(&["config", "check"]).stdout);
-    assert!(told.contains("gladhand.toml:4:1: error: upstreams.a.agent_id: `agent_id` is sent only to A2E hosts"), "{told}");
+    assert!(
+        told.contains("gladhand.toml:4:1: error: upstreams.a.agent_id: `agent_id` is sent only to A2E hosts"),
+        "{told}"
+    );
     assert!(told.contains("gladhand.toml:7:1: error: upstreams.b.agent_id: an id must not be empty"), "{told}");
     let list = answer(&mut process, r#"{"jsonrpc":"2.0","id":8,"method":"tools/list"}"#);
     assert!(list["result"].is_object(), "what is wrong changes nothing: {list}");

@@ -30,7 +30,7 @@ impl Setting {
 }
 
 #[test]
-fn check_tells_everything_at_once_with_its_place_and_its_exit_code() {
+fn config_check_reports_all_mistakes_with_places_and_an_exit_code() {
     let setting = Setting::new(&ours("a"));
     let output = setting.run(&["config", "check"]);
     assert_eq!(text(&output.stdout), "gladhand.toml is fine, with 1 upstream\n");
@@ -103,7 +103,7 @@ fn a_client_that_is_not_known_is_answered_with_those_that_are() {
 }
 
 #[test]
-fn an_import_tells_what_is_missing_and_what_to_do_next() {
+fn an_import_reports_missing_programs_and_secrets_with_next_steps() {
     let setting = Setting::new("");
     let servers = r#"{ "mcpServers": {
         "far": { "url": "https://x.example/mcp", "headers": { "Authorization": "Bearer ${input:linear_key}" } },
@@ -188,7 +188,7 @@ fn servers_are_imported_once() {
 }
 
 #[test]
-fn we_are_installed_once_with_a_backup_and_the_rest_stays() {
+fn gladhand_is_installed_once_with_a_backup_and_the_rest_is_unchanged() {
     let setting = Setting::new("");
     let file = setting.path().join(".config/zed/settings.json");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -215,7 +215,7 @@ fn we_are_installed_once_with_a_backup_and_the_rest_stays() {
 }
 
 #[test]
-fn a_client_without_a_file_gets_one_that_starts_us() {
+fn a_client_without_a_file_gets_one_that_starts_gladhand() {
     let setting = Setting::new("");
     let output = setting.run(&["config", "install", "cursor", "--name", "tools", "--config", "gladhand.toml"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -250,7 +250,7 @@ fn trust_in_the_file_of_a_server_ignores_nothing() {
 }
 
 #[test]
-fn check_tells_mistakes_of_both_kinds_at_once() {
+fn config_check_reports_syntax_and_value_mistakes_together() {
     let setting = Setting::new(
         "[upstreams.a]\ncommand = \"sh\"\nurl = \"ftp://x\"\nspeak = \"mpc\"\ntimeout_ms = \"long\"\n\
          [[policy.rules]]\neffect = \"forbid\"\nwhen = 'path wihin \"/srv\"'\n\

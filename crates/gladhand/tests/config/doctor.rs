@@ -17,7 +17,7 @@ fn finding<'r>(report: &'r Value, about: &str) -> &'r Value {
 }
 
 #[test]
-fn the_doctor_says_what_is_broken_and_what_to_do() {
+fn the_doctor_reports_broken_upstreams_with_advice() {
     let setting = Setting::new(&ours("a"));
     let (code, report) = setting.json(&["doctor", "--json", "--http", "127.0.0.1:0"]);
     assert_eq!((code, &report["healthy"]), (Some(0), &json!(true)), "{report:#}");
@@ -108,7 +108,7 @@ fn offline_nothing_is_started() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_doctor_ends_what_it_started() {
+fn an_interrupted_doctor_ends_its_upstreams() {
     let setting = Setting::new("");
     let mark = setting.path().join("pid");
     setting.write(&script("mute", &format!("echo $$ > '{}'; exec sleep 600", mark.display())));

@@ -41,7 +41,7 @@ fn echo() -> String {
 }
 
 #[test]
-fn servers_are_moved_behind_us_once_and_put_back_byte_for_byte() {
+fn servers_are_moved_behind_gladhand_once_and_restored_byte_for_byte() {
     let echo = echo();
     let toml = format!(
         "model = \"x\" # mine\n\n# the echo\n[mcp_servers.echo]\ncommand = \"sh\"\nargs = [\"-c\", {}]\n\n[mcp_servers.echo.env]\nLEVEL = \"1\"\n\n[tui]\ntheme = \"y\"\n",
@@ -83,7 +83,7 @@ fn servers_are_moved_behind_us_once_and_put_back_byte_for_byte() {
 }
 
 #[test]
-fn what_others_changed_meanwhile_stays_when_servers_are_put_back() {
+fn an_uninstall_keeps_changes_that_another_program_made() {
     let setting = Setting::new("");
     let before = format!("{{\n  \"mcpServers\": {{\n    \"echo\": {}\n  }}\n}}\n", echo());
     let file = setting.at_home(".claude.json", &before);
@@ -112,7 +112,7 @@ fn what_others_changed_meanwhile_stays_when_servers_are_put_back() {
 }
 
 #[test]
-fn what_would_not_work_behind_us_stays_where_it_is() {
+fn servers_that_cannot_be_moved_stay_in_the_client_file() {
     let setting = Setting::new("[upstreams.other]\ncommand = 'one'\n");
     let before = json!({ "servers": {
         "echo": serde_json::from_str::<Value>(&echo()).unwrap(),
@@ -215,7 +215,7 @@ fn secrets_that_were_moved_for_a_client_go_with_it() {
 }
 
 #[test]
-fn two_clients_that_disagree_are_told_with_what_differs() {
+fn different_definitions_of_two_clients_are_reported() {
     let setting = Setting::new("");
     let server = |command: &str, token: &str| {
         json!({ "mcpServers": { "git": { "command": command, "env": { "TOKEN": token } } } }).to_string()
@@ -304,7 +304,7 @@ fn a_shared_file_of_a_project_names_its_folder_relatively() {
 }
 
 #[test]
-fn moving_a_server_tells_what_is_lost_and_leaves_one_without_its_folder() {
+fn an_install_reports_lost_settings_and_keeps_servers_with_relative_folders() {
     let setting = Setting::new("");
     let servers = json!({ "mcpServers": {
         "py": { "command": "sh", "args": ["-c", "exit"], "timeout": 5, "trust": true },

@@ -66,7 +66,7 @@ fn everything_that_a_file_names_is_found_from_its_folder() {
 }
 
 #[test]
-fn an_environment_is_a_program_beside_the_file_and_plays_in_the_first_root() {
+fn an_environment_program_is_found_next_to_the_file_and_runs_in_the_first_root() {
     let setting = Setting::new("");
     elsewhere(&setting);
     let command = setting.gladhand(&["serve", "--dialect", "a2e", "--config", "conf/g.toml"]);
@@ -78,7 +78,7 @@ fn an_environment_is_a_program_beside_the_file_and_plays_in_the_first_root() {
 }
 
 #[test]
-fn mistakes_that_keep_a_server_from_starting_are_told_by_the_check_with_their_places() {
+fn config_check_reports_mistakes_that_prevent_a_start_with_their_places() {
     let setting = Setting::new(
         "[authorization]\nresource = 'me'\n\n[[authorization.issuers]]\nissuer = 'http://as.example'\n\n\
          [[authorization.issuers]]\nissuer = 'https://as.example'\njwks_url = 'https://as.example/keys'\n\

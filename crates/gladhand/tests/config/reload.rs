@@ -8,7 +8,7 @@ use super::{Setting, answer, call, echoed, ours, tools, tools_become, wait_until
 use crate::support::{MCP_INITIALIZED, Process, example, mcp_call, mcp_initialize};
 
 #[test]
-fn upstreams_come_and_go_while_a_call_of_another_goes_on() {
+fn a_running_call_survives_adding_and_removing_other_upstreams() {
     let setting = Setting::new(&(ours("a") + &ours("b")));
     let mut process = setting.session();
     assert!(tools(&mut process).contains(&"b__echo".to_owned()));
@@ -34,7 +34,7 @@ fn upstreams_come_and_go_while_a_call_of_another_goes_on() {
 }
 
 #[test]
-fn a_broken_file_leaves_the_old_one_in_force_and_says_why() {
+fn a_broken_file_is_logged_and_leaves_the_previous_configuration_in_force() {
     let setting = Setting::new(&ours("a"));
     let log = setting.path().join("errors.log");
     let errors = || std::fs::read_to_string(&log).unwrap_or_default();
@@ -90,7 +90,7 @@ fn an_upstream_whose_variable_is_not_set_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_session_without_upstreams_hears_of_the_first_one() {
+fn a_session_without_upstreams_is_notified_of_the_first_one() {
     let setting = Setting::new("");
     let mut process = setting.session();
     assert_eq!(tools(&mut process), ["echo", "agreement", "wait"]);
@@ -103,7 +103,7 @@ fn a_session_without_upstreams_hears_of_the_first_one() {
 }
 
 #[test]
-fn what_is_watched_is_watched_at_a_server_that_takes_the_place_of_another() {
+fn subscriptions_are_renewed_at_a_replaced_upstream() {
     let scripted = example("scripted").get_program().to_str().expect("text").to_owned();
     let setting = Setting::new("");
     let upstream = |notes: &str| {
@@ -177,7 +177,7 @@ fn a_changed_policy_holds_from_the_next_call_on() {
 }
 
 #[test]
-fn an_upstream_that_comes_later_knows_who_is_there() {
+fn an_upstream_added_later_is_opened_with_the_capabilities_of_the_client() {
     let setting = Setting::new("");
     // It writes down each start, and asks before it echoes.
     let (starts, own) = (setting.path().join("starts"), setting.path().join("own.toml"));
@@ -211,7 +211,7 @@ fn an_upstream_that_comes_later_knows_who_is_there() {
 }
 
 #[test]
-fn a_token_that_changes_is_told_as_one_that_waits_for_trust() {
+fn a_changed_token_is_logged_as_pending_trust() {
     let token = |value: &str| format!("[[authorization.tokens]]\nname = \"ann\"\ntoken = \"{value}\"\n");
     let setting = Setting::new(&(ours("a") + &token("old-token")));
     let log = setting.path().join("errors.log");

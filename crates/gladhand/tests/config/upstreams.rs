@@ -10,7 +10,7 @@ use super::{Setting, call, echoed, ours, tools};
 use crate::support::{MCP_INITIALIZED, PATIENCE, Process, mcp_initialize};
 
 #[test]
-fn tools_of_all_upstreams_are_there_under_names_of_their_own() {
+fn tools_of_all_upstreams_have_distinct_names() {
     let hidden = format!("{}prefix = \"plain\"\nonly = [\"e*\"]\nrename = {{ echo = \"shout\" }}\n", ours("c"));
     let setting = Setting::new(&(ours("b") + &ours("a") + &hidden));
     let mut process = setting.session();
@@ -102,7 +102,7 @@ fn a_program_gets_the_usual_variables_and_its_own_and_no_others() {
 }
 
 #[test]
-fn a_server_that_has_itself_behind_it_does_not_start_itself_for_ever() {
+fn a_server_that_is_its_own_upstream_is_nested_only_once() {
     let setting = Setting::new(&ours("me").replace(", \"--config\", \"/dev/null\"", ""));
     let mut process = setting.session();
     let names = ["echo", "agreement", "wait", "me__echo", "me__agreement", "me__wait"];
@@ -110,7 +110,7 @@ fn a_server_that_has_itself_behind_it_does_not_start_itself_for_ever() {
 }
 
 #[test]
-fn upstreams_are_there_over_http_and_follow_the_file() {
+fn upstreams_are_served_over_http_and_reloaded_from_the_file() {
     let setting = Setting::new(&ours("a"));
     let mut command = setting.gladhand(&["serve", "--http", "127.0.0.1:0"]);
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

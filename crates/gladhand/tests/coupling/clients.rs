@@ -39,7 +39,7 @@ fn a_server_of_both_eras_is_spoken_to_in_the_revision_of_its_client() {
 }
 
 #[test]
-fn a_revision_that_nobody_knows_is_one_of_the_handshake() {
+fn an_unknown_revision_is_answered_with_a_handshake_revision() {
     let script = Script::of(Era::Stateless, &["speaks-both"]);
     let mut process = crate::support::Process::start(script.bridge(&[]));
     let params = json!({"protocolVersion": "2099-01-01", "capabilities": {}, "clientInfo": client_info()});
@@ -83,7 +83,7 @@ fn names_and_declarations_pass_both_ways_in_every_pair() {
 }
 
 #[test]
-fn a_session_without_a_level_hears_what_its_server_logs_from_the_beginning() {
+fn a_session_without_a_log_level_gets_all_log_lines_of_its_server() {
     let script = Script::of(Era::Handshake, &["logs-at-once"]);
     let mut client = Client::with(Era::Handshake, script, json!({}), &[]);
     let line = client.hear_of("notifications/message");
@@ -93,7 +93,7 @@ fn a_session_without_a_level_hears_what_its_server_logs_from_the_beginning() {
 }
 
 #[test]
-fn what_a_server_lists_depends_on_what_its_client_declares_in_every_pair() {
+fn lists_of_a_server_depend_on_the_declared_capabilities_in_every_pair() {
     for era in Era::BOTH {
         for server in Era::BOTH {
             for (declared, has_it) in [(json!({"elicitation": {}}), true), (json!({}), false)] {
@@ -108,7 +108,7 @@ fn what_a_server_lists_depends_on_what_its_client_declares_in_every_pair() {
 }
 
 #[test]
-fn a_server_that_speaks_one_era_is_asked_only_once_what_it_speaks() {
+fn the_era_of_a_server_is_detected_once_and_remembered() {
     let script = Script::of(Era::Stateless, &[]);
     let data = tempfile::tempdir().expect("a folder");
     let data = data.path().to_str().expect("text");

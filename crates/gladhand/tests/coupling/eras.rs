@@ -13,7 +13,7 @@ fn in_every_pair(check: fn(Client, Era, Era)) {
 }
 
 #[test]
-fn a_plain_call_goes_through_in_every_pair() {
+fn a_plain_call_returns_its_result_in_every_pair() {
     in_every_pair(|mut client, _, _| {
         assert!(client.tools().contains(&"echo".to_owned()));
         assert_eq!(client.text("echo"), "grüezi");
@@ -40,7 +40,7 @@ fn a_question_in_the_middle_of_a_call_is_asked_and_answered_in_every_pair() {
 }
 
 #[test]
-fn whoever_cannot_be_asked_is_not_asked_in_any_pair() {
+fn a_client_without_the_capability_gets_no_question_in_any_pair() {
     for era in Era::BOTH {
         for server in Era::BOTH {
             let mut client = Client::with(era, Script::of(server, &[]), json!({}), &[]);
@@ -58,7 +58,7 @@ fn whoever_cannot_be_asked_is_not_asked_in_any_pair() {
 }
 
 #[test]
-fn what_is_said_beside_a_call_is_passed_on_both_ways_in_every_pair() {
+fn metadata_of_calls_and_results_is_forwarded_in_every_pair() {
     in_every_pair(|mut client, _, _| {
         client.meta = json!({"example.org/trace": {"id": "7"}});
         let answer = client.call("meta", json!({}));
@@ -71,7 +71,7 @@ fn what_is_said_beside_a_call_is_passed_on_both_ways_in_every_pair() {
 }
 
 #[test]
-fn the_bridge_introduces_itself_as_the_server_in_its_words() {
+fn the_bridge_forwards_name_and_instructions_of_the_server() {
     for server in Era::BOTH {
         let name = format!("scripted-{}", server.name());
         let mut client = Client::open(Era::Stateless, server);

@@ -140,14 +140,14 @@ impl Family {
 }
 
 #[test]
-fn whoever_kills_us_ends_our_children_and_theirs() {
+fn a_killed_bridge_leaves_no_descendant() {
     let family = Family::start();
     family.process.signal(Signal::KILL);
     until("nobody is left", || family.is_gone());
 }
 
 #[test]
-fn when_we_leave_nobody_stays_who_came_because_of_us() {
+fn a_bridge_that_exits_has_ended_all_its_descendants() {
     let family = Family::start();
     let (members, folder) = (family.members(), family.folder);
     assert_eq!(family.process.finish().0, 0);

@@ -28,7 +28,7 @@ fn log_lines_come_from_the_level_on_that_the_client_wants() {
 }
 
 #[test]
-fn without_a_level_a_stateless_client_hears_no_log_lines() {
+fn a_stateless_client_without_a_log_level_gets_no_log_lines() {
     for server in Era::BOTH {
         let mut client = Client::open(Era::Stateless, server);
         assert_eq!(client.text("log"), "logged");
@@ -109,7 +109,7 @@ fn a_list_that_changes_is_announced_and_is_new_when_it_is_asked_for() {
 }
 
 #[test]
-fn log_lines_and_changes_that_a_server_never_declares_are_told_all_the_same() {
+fn undeclared_log_lines_and_list_changes_are_forwarded() {
     let script = Script::of(Era::Handshake, &["declares-little"]);
     let mut client = Client::with(Era::Handshake, script, everything(), &[]);
     assert_eq!(client.text("log"), "logged");

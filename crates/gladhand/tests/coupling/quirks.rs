@@ -23,17 +23,17 @@ fn a_question_that_cannot_be_undone_is_asked_in_a_process_of_its_own() {
 }
 
 #[test]
-fn a_server_that_dies_of_the_question_is_opened_all_the_same() {
+fn a_server_that_dies_of_the_discovery_request_is_opened() {
     works(old(&["dies-of-questions"]));
 }
 
 #[test]
-fn a_server_that_ignores_the_question_is_opened_all_the_same() {
+fn a_server_that_ignores_the_discovery_request_is_opened() {
     works(old(&["ignores-questions"]));
 }
 
 #[test]
-fn a_server_that_would_serve_the_wrong_era_is_spoken_to_in_its_own() {
+fn a_server_that_accepts_the_wrong_era_is_opened_in_its_own() {
     let client = old(&["serves-the-wrong-era"]);
     let calls = |client: &Client| client.script.requests("tools/list");
     let mut client = client;
@@ -44,7 +44,7 @@ fn a_server_that_would_serve_the_wrong_era_is_spoken_to_in_its_own() {
 }
 
 #[test]
-fn a_server_that_drops_what_it_does_not_know_is_sent_nothing_of_the_kind() {
+fn a_server_that_ignores_unknown_members_gets_none() {
     let script = Script::of(Era::Handshake, &["drops-silently"]);
     let mut client = Client::with(Era::Handshake, script, everything(), &[]);
     let params = json!({"name": "echo", "arguments": {"message": "x"}, "unheard": null});
@@ -85,7 +85,7 @@ fn an_error_of_code_0_is_an_error_with_its_words() {
 }
 
 #[test]
-fn what_a_server_says_of_a_cancelled_call_is_nobodys_concern() {
+fn late_answers_to_a_cancelled_call_are_dropped() {
     for era in Era::BOTH {
         let script = Script::of(Era::Handshake, &["answers-cancelled"]);
         let mut client = Client::with(era, script, everything(), &[]);
@@ -101,7 +101,7 @@ fn what_a_server_says_of_a_cancelled_call_is_nobodys_concern() {
 }
 
 #[test]
-fn what_a_server_says_before_it_is_asked_does_no_harm() {
+fn early_messages_of_a_server_do_not_disturb_the_opening() {
     for era in Era::BOTH {
         let script = Script::of(Era::Handshake, &["speaks-first"]);
         let mut client = Client::with(era, script, everything(), &[]);

@@ -182,7 +182,7 @@ fn sessions_that_cannot_be_asked_share_one_server() {
 }
 
 #[test]
-fn everybody_shares_a_server_whose_requests_say_for_whom_they_are() {
+fn sessions_share_a_stateless_server_and_get_their_own_questions() {
     let bridge = Bridge::start(Era::Stateless, &[]);
     let mut both = ["ada", "bea"].map(|name| (name, Session::open(&bridge, &json!({"elicitation": {}}))));
     both.iter_mut().for_each(|(_, session)| session.begin("ask"));
@@ -196,7 +196,7 @@ fn everybody_shares_a_server_whose_requests_say_for_whom_they_are() {
 }
 
 #[test]
-fn whoever_wants_it_has_every_session_apart() {
+fn isolate_starts_a_server_for_each_session() {
     let bridge = Bridge::start(Era::Stateless, &["--isolate"]);
     let servers: BTreeSet<_> = (0..2).map(|_| Session::open(&bridge, &json!({})).text("pid")).collect();
     assert_eq!(servers.len(), 2);
@@ -224,7 +224,7 @@ fn calls_without_a_session_take_turns_and_each_is_asked_its_own() {
 }
 
 #[test]
-fn a_call_whose_exchange_is_closed_is_cancelled_at_the_server() {
+fn a_closed_exchange_cancels_its_call_at_the_server() {
     for server in Era::BOTH {
         let bridge = Bridge::start(server, &[]);
         let mut connection = bridge.connect();
@@ -312,7 +312,7 @@ fn a_list_that_changed_for_one_session_is_announced_and_shown() {
 }
 
 #[test]
-fn what_one_session_has_of_its_own_no_other_sees() {
+fn changes_in_the_server_of_one_session_are_invisible_to_other_sessions() {
     let bridge = Bridge::start(Era::Handshake, &[]);
     let can = json!({"elicitation": {}});
     let [mut ada, mut bea, mut shared] = [&can, &can, &json!({})].map(|can| Session::open(&bridge, can));
@@ -364,7 +364,7 @@ fn sessions_speak_their_own_era_to_a_server_of_both() {
 }
 
 #[test]
-fn every_client_over_http_sees_the_list_that_the_server_has_for_it() {
+fn each_http_client_gets_the_list_for_its_capabilities() {
     for server in Era::BOTH {
         let bridge = Bridge::start_with(server, &["has-a-private-tool"], &[]);
         for (declared, has_it) in [(json!({"elicitation": {}}), true), (json!({}), false)] {

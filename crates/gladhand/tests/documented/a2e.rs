@@ -113,7 +113,7 @@ fn replay(heading: &str, folder: &Path, at_least: usize) {
 }
 
 #[test]
-fn the_page_says_what_is_granted_over_http_without_a_token() {
+fn the_page_lists_the_grants_over_http_without_a_token() {
     use gladhand_a2e_host::grants::{GRANTS, Grant};
     let page = page(PAGE);
     let rows = page.lines().filter_map(|line| {
@@ -134,7 +134,7 @@ fn the_page_says_what_is_granted_over_http_without_a_token() {
 pub(crate) const SESSION: &str = "A session, message by message";
 
 #[test]
-pub(crate) fn the_session_on_the_page_is_what_really_happens() {
+pub(crate) fn the_session_on_the_page_replays_exactly() {
     replay(SESSION, tempfile::tempdir().unwrap().path(), 10);
 }
 

@@ -65,7 +65,7 @@ fn every_help_has_examples_and_each_can_be_read() {
 }
 
 #[test]
-fn whatever_reports_something_can_report_it_as_json() {
+fn every_command_with_a_report_has_a_json_flag() {
     for (name, command) in commands().into_iter().filter(|(_, command)| !command.has_subcommands()) {
         let json = command.get_arguments().find(|argument| argument.get_long() == Some("json"));
         assert!(json.is_some() || WITHOUT_REPORT.contains(&name.as_str()), "{name}");

@@ -183,7 +183,7 @@ fn a_wrong_target_or_framework_is_a_mistake_of_usage_with_the_list() {
 }
 
 #[test]
-fn a_broken_log_filter_is_told_in_json_too() {
+fn an_invalid_log_filter_is_reported_as_json() {
     let place = Place::new();
     let output = place.command(&["tools", "--json"]).env("GLADHAND_LOG", "a=b=c").output().unwrap();
     assert_eq!(report(&output).map(|(code, report)| (code, report["error"]["code"].clone())), Ok((2, json!("usage"))));

@@ -17,25 +17,25 @@ type Test = fn();
 /// Snippets that tests of their own cover: page, heading, language, and the test.
 const COVERED: [(&str, &str, &str, Test); 17] = [
     ("README.md", "Gladhand", "mermaid", the_drawing_of_the_readme_names_every_dialect),
-    ("README.md", "Two commands", "text", the_handshake_of_the_readme_is_what_open_shows),
+    ("README.md", "Two commands", "text", the_handshake_of_the_readme_equals_the_output_of_open),
     ("README.md", "An agent behind any client", "console", the_lines_to_the_agent_in_the_readme_are_answered),
-    ("README.md", "Host A2E agents", "python", the_python_of_the_readme_prints_what_it_says),
+    ("README.md", "Host A2E agents", "python", the_python_of_the_readme_prints_the_documented_output),
     ("docs/embedding.md", "Serve a tool of your own", "rust", the_rust_on_the_page_is_the_example),
-    ("docs/a2e.md", a2e::SESSION, "text", a2e::the_session_on_the_page_is_what_really_happens),
+    ("docs/a2e.md", a2e::SESSION, "text", a2e::the_session_on_the_page_replays_exactly),
     ("docs/a2e.md", a2e::SESSION, "console", a2e::the_requests_over_http_on_the_page_are_answered_as_shown),
     ("docs/a2e.md", a2e::SKILL, "yaml", a2e::the_skill_on_the_page_is_discovered_and_called),
     ("docs/a2e.md", a2e::SKILL, "sh", a2e::the_skill_on_the_page_is_discovered_and_called),
     ("docs/a2e.md", a2e::SKILL, "text", a2e::the_skill_on_the_page_is_discovered_and_called),
     ("docs/a2e.md", a2e::ENVIRONMENT, "json", a2e::a_program_that_answers_as_on_the_page_is_an_environment),
     ("docs/a2e.md", a2e::PROGRAM, "json", a2e::a_program_that_writes_as_on_the_page_is_a_skill),
-    ("docs/chat.md", "In a terminal", "text", the_chat_on_the_page_is_what_a_person_sees),
-    ("docs/configuration.md", "Project files", "console", the_question_of_trust_on_the_page_is_what_is_asked),
-    ("docs/configuration.md", "Logs and processes", "", the_log_lines_on_the_page_are_what_is_logged),
+    ("docs/chat.md", "In a terminal", "text", the_chat_on_the_page_equals_the_terminal_output),
+    ("docs/configuration.md", "Project files", "console", the_trust_question_on_the_page_equals_the_real_one),
+    ("docs/configuration.md", "Logs and processes", "", the_log_lines_on_the_page_have_the_form_of_real_ones),
     (
         "docs/coupling.md",
         "A server that ends during a call",
         "text",
-        the_end_of_a_server_on_the_page_is_what_its_caller_hears,
+        the_error_of_an_ended_server_on_the_page_equals_the_real_one,
     ),
     ("docs/stability.md", "Reports as JSON", "json", reports::the_page_shows_the_shape_and_all_codes),
 ];
@@ -300,7 +300,7 @@ fn the_drawing_of_the_readme_names_every_dialect() {
 }
 
 #[test]
-fn the_handshake_of_the_readme_is_what_open_shows() {
+fn the_handshake_of_the_readme_equals_the_output_of_open() {
     // Lines break at the width of the terminal, and times differ.
     let plain = |text: &str| -> String {
         let words = text.split(|c: char| c.is_whitespace() || "│─▶◀".contains(c)).filter(|word| !word.is_empty());
@@ -332,7 +332,7 @@ fn the_lines_to_the_agent_in_the_readme_are_answered() {
 
 #[test]
 #[cfg_attr(not(feature = "peers"), ignore = "needs Python, which `cargo xtask test` asks for")]
-fn the_python_of_the_readme_prints_what_it_says() {
+fn the_python_of_the_readme_prints_the_documented_output() {
     let snippet = only("README.md", "Host A2E agents", "python");
     let stage = Stage::new();
     std::fs::write(stage.work().join("agent.py"), &snippet.text).unwrap();
@@ -354,7 +354,7 @@ fn the_rust_on_the_page_is_the_example() {
 }
 
 #[test]
-fn the_chat_on_the_page_is_what_a_person_sees() {
+fn the_chat_on_the_page_equals_the_terminal_output() {
     let shown = only("docs/chat.md", "In a terminal", "text").text;
     let lines: Vec<_> = shown.lines().collect();
     let [first, answer, below, second, thinking] = lines[..] else { panic!("{shown}") };
@@ -376,7 +376,7 @@ fn the_chat_on_the_page_is_what_a_person_sees() {
 }
 
 #[test]
-fn the_question_of_trust_on_the_page_is_what_is_asked() {
+fn the_trust_question_on_the_page_equals_the_real_one() {
     let snippet = only("docs/configuration.md", "Project files", "console");
     let [tools, trust] = &commands(&snippet)[..] else { panic!("{snippet}") };
     let stage = Stage::new();
@@ -399,7 +399,7 @@ fn the_question_of_trust_on_the_page_is_what_is_asked() {
 }
 
 #[test]
-fn a_line_fits_what_a_page_shows_of_it() {
+fn an_ellipsis_on_a_page_matches_any_text() {
     assert!(fits("a…c", "abbc") && fits("abc", "abc") && fits("…", "x") && fits("a…b…d", "a-b-b-d"));
     assert!(!fits("a…c", "abd") && !fits("abc", "abcd") && !fits("a…b…d", "a-d"));
 }
@@ -417,7 +417,7 @@ fn a_snippet_that_nothing_knows_is_not_covered() {
 }
 
 #[test]
-fn the_log_lines_on_the_page_are_what_is_logged() {
+fn the_log_lines_on_the_page_have_the_form_of_real_ones() {
     use crate::support::{MCP_INITIALIZED, mcp_call, mcp_initialize};
     let folder = tempfile::tempdir().unwrap();
     let config = "[[policy.rules]]\nname = \"no-push\"\ntools = [\"wait\"]\neffect = \"deny\"\n";
@@ -440,7 +440,7 @@ fn the_log_lines_on_the_page_are_what_is_logged() {
 }
 
 #[test]
-fn the_end_of_a_server_on_the_page_is_what_its_caller_hears() {
+fn the_error_of_an_ended_server_on_the_page_equals_the_real_one() {
     const NOTES: &str = r#"while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in

@@ -139,7 +139,7 @@ fn recorded_lines_get_the_answers_written_down_here() {
 }
 
 #[test]
-fn each_recorded_client_gets_what_it_needs_to_go_on() {
+fn each_recorded_client_gets_valid_answers() {
     let mut clients = 0;
     for folder in std::fs::read_dir(recordings_of("mcp")).unwrap().map(Result::unwrap) {
         if !folder.file_name().to_string_lossy().starts_with("client-") {

@@ -121,7 +121,7 @@ fn paths_methods_and_headers_are_answered_as_the_reference_does() {
 }
 
 #[test]
-fn what_was_said_before_the_stream_came_is_said_first_and_in_order() {
+fn messages_queued_before_the_stream_are_sent_first_and_in_order() {
     let program = Program::start(&[]);
     let mut connection = program.connect();
     let id = new_session(&mut connection);
@@ -161,7 +161,7 @@ fn a_whole_session_from_handshake_to_shutdown() {
 }
 
 #[test]
-fn shutdown_waits_for_what_is_in_flight_as_long_as_it_says() {
+fn shutdown_waits_for_running_calls_up_to_its_timeout() {
     let program = Program::start(&[]);
     let mut agent = Agent::open(|| program.connect());
     agent.send(&call("quick", "wait", &json!({"ms": 200})));
@@ -178,7 +178,7 @@ fn shutdown_waits_for_what_is_in_flight_as_long_as_it_says() {
 }
 
 #[test]
-fn whatever_a_body_holds_the_answer_is_on_the_stream_and_the_session_goes_on() {
+fn invalid_bodies_are_answered_on_the_stream_and_the_session_continues() {
     let program = Program::start(&[]);
     let mut agent = Agent::open(|| program.connect());
     let two = "{\"type\":\"ping\",\"id\":\"a\"}\n{\"type\":\"ping\",\"id\":\"b\"}\n";
@@ -228,7 +228,7 @@ fn a_second_stream_takes_the_place_of_the_first_and_nothing_is_lost() {
 }
 
 #[test]
-fn slow_calls_of_one_session_delay_nobody() {
+fn slow_calls_of_one_session_delay_no_other_call() {
     let program = Program::start(&[]);
     let mut agent = Agent::open(|| program.connect());
     for number in 0..8 {
@@ -255,7 +255,7 @@ fn both_dialects_are_served_at_once_unless_one_is_asked_for() {
 }
 
 #[test]
-fn pages_and_hosts_that_are_not_expected_are_turned_away() {
+fn the_agent_endpoint_refuses_unexpected_hosts_and_origins() {
     let program = Program::start(&[]);
     for headers in [[("Origin", "http://evil.example")], [("Host", "evil.example")]] {
         let turned = program.connect().ask("POST", "/session", &headers, "");

@@ -63,7 +63,7 @@ async fn our_client_opens_calls_and_leaves_our_host() {
 }
 
 #[tokio::test]
-async fn what_is_spoken_at_an_address_is_found_out_and_remembered() {
+async fn the_dialect_at_an_address_is_detected_and_remembered() {
     let program = Program::start(&[]);
     let eras = Eras::default();
     for _ in 0..2 {
@@ -152,7 +152,7 @@ async fn calls_fail_when_the_host_is_gone() {
 }
 
 #[test]
-fn two_in_a_row_and_every_command_reach_a_host() {
+fn a_host_is_reached_by_every_command_and_through_another_host() {
     let host = Program::start(&[]);
     let url = base(host.address());
     // The second is reached over HTTP, in either dialect.

@@ -87,7 +87,7 @@ fn is_there(connection: &mut Connection, id: &str) -> bool {
 }
 
 #[test]
-fn an_agent_that_never_reads_is_not_listened_to_until_it_does() {
+fn no_message_of_an_agent_is_read_while_its_output_is_full() {
     let server = Embedded::start(Loud::default(), HttpOptions::default());
     let mut sending = server.connect();
     let id = new_session(&mut sending);
@@ -111,7 +111,7 @@ fn an_agent_that_never_reads_is_not_listened_to_until_it_does() {
 }
 
 #[test]
-fn outcomes_of_calls_that_waited_do_not_pile_up_either() {
+fn outcomes_of_queued_calls_are_bounded() {
     let server = Embedded::start(Loud::default(), HttpOptions::default());
     let mut sending = server.connect();
     let id = new_session(&mut sending);
@@ -134,7 +134,7 @@ fn outcomes_of_calls_that_waited_do_not_pile_up_either() {
 }
 
 #[test]
-fn what_runs_ends_with_its_session() {
+fn running_calls_end_with_their_session() {
     let loud = Loud::default();
     let (running, left) = (Arc::clone(&loud.running), Arc::clone(&loud.left));
     let server = Embedded::start(loud, HttpOptions::default());
@@ -168,7 +168,7 @@ fn sessions_are_limited_in_number_and_end_by_themselves() {
 }
 
 #[test]
-fn a_session_that_nobody_uses_ends_unless_somebody_reads() {
+fn an_idle_agent_session_ends_unless_its_stream_is_read() {
     let agents = AgentLimits { idle: Duration::from_millis(400), ..AgentLimits::default() };
     let server = Embedded::with(Loud::default(), Http { agents, ..Http::default() });
     let (idle, read) = (Agent::open(|| server.connect()), Agent::open(|| server.connect()));
@@ -180,7 +180,7 @@ fn a_session_that_nobody_uses_ends_unless_somebody_reads() {
 }
 
 #[test]
-fn the_stream_says_now_and_then_that_it_is_alive() {
+fn an_idle_stream_sends_keep_alive_comments() {
     let (program, _folder) = Program::configured("[http]\nkeep_alive_ms = 50\n");
     let agent = Agent::open(|| program.connect());
     let Agent { mut stream, .. } = agent;
@@ -240,7 +240,7 @@ fn granted(agent: &mut Agent, token: &str) -> Vec<String> {
 }
 
 #[test]
-fn capabilities_need_a_token_unless_their_provider_says_otherwise() {
+fn capabilities_need_a_token_unless_their_provider_grants_them() {
     let server = Embedded::start(Loud::default(), HttpOptions::default());
     assert_eq!(granted(&mut Agent::unopened(|| server.connect()), "any"), ["tools", "memory"]);
     let server = Embedded::asking_for("hush", Loud::default());
@@ -251,7 +251,7 @@ fn capabilities_need_a_token_unless_their_provider_says_otherwise() {
 }
 
 #[test]
-fn an_agent_has_what_its_token_opens_and_five_wrong_ones_end_the_session() {
+fn a_token_grants_its_capabilities_and_five_wrong_tokens_end_the_session() {
     let config = "[[a2e.agents]]\nid = 'tester'\ntoken = 'hush'\ncapabilities = ['tools']\n\
                   [[a2e.agents]]\nid = 'other'\ntoken = 'other'\ncapabilities = ['tools']\n";
     let (program, _folder) = Program::configured(config);

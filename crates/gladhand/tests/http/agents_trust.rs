@@ -22,7 +22,7 @@ fn ask(connection: &mut Connection, bearer: &str, path: &str, session: &str, bod
 }
 
 #[test]
-fn a_session_is_whose_token_opened_it_and_scopes_hold_in_it() {
+fn an_agent_session_belongs_to_its_token_and_enforces_scopes() {
     let (program, _folder) = Program::configured(TOKENS);
     let mut connection = program.connect();
     assert_eq!(connection.ask("POST", "/session", &[], "").status, 401);
@@ -54,7 +54,7 @@ fn lines(file: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn each_call_is_one_line_in_the_audit_file_whichever_way_it_came() {
+fn calls_over_every_transport_are_one_line_each_in_the_audit_file() {
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("audit.jsonl");
     let config =

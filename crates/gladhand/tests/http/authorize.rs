@@ -37,7 +37,7 @@ impl Authorize for Credulous {
 }
 
 #[test]
-fn a_session_is_for_the_one_who_opened_it() {
+fn a_session_is_usable_only_by_the_client_that_opened_it() {
     let http = Http { authorize: Some(Arc::new(Credulous)), ..Http::default() };
     let server = Embedded::with(Toolbox, http);
     let mut connection = server.connect();
@@ -81,7 +81,7 @@ fn a_stream_ends_with_the_token_of_its_reader() {
 }
 
 #[test]
-fn a_configured_token_opens_the_door_and_the_metadata_is_for_everybody() {
+fn a_configured_token_is_accepted_and_metadata_needs_no_token() {
     let (server, _folder) = Program::configured(
         r#"
         [authorization]

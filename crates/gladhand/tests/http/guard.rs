@@ -11,7 +11,7 @@ fn initialize(connection: &mut Connection, headers: &[(&str, &str)]) -> crate::c
 }
 
 #[test]
-fn strange_hosts_and_origins_are_turned_away() {
+fn unexpected_hosts_and_origins_get_403() {
     let program = Program::start(&["--allow-host", "mcp.example.com", "--allow-origin", "https://app.example"]);
     let mut connection = program.connect();
     for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.example:80", ""] {
@@ -40,7 +40,7 @@ fn strange_hosts_and_origins_are_turned_away() {
 }
 
 #[test]
-fn client_and_log_say_how_to_have_a_host_served() {
+fn client_and_log_suggest_the_option_for_a_refused_host() {
     let mut program = Program::start(&[]);
     for command in ["tools", "open"] {
         let output = gladhand().args([command, "--header", "Host: mcp.internal", &program.url]).output().unwrap();
@@ -55,7 +55,7 @@ fn client_and_log_say_how_to_have_a_host_served() {
 }
 
 #[test]
-fn a_page_that_is_let_in_may_read_what_it_needs() {
+fn an_allowed_origin_gets_its_cors_headers() {
     let program = Program::start(&[]);
     let mut connection = program.connect();
     let origin = ("Origin", "http://localhost:5173");

@@ -38,7 +38,7 @@ fn a_signal_lets_calls_in_flight_finish() {
 }
 
 #[test]
-fn a_signal_fails_what_cannot_finish_in_time() {
+fn a_signal_fails_http_calls_that_exceed_the_drain_time() {
     let (mut program, _folder) = Program::configured("[limits]\ndrain_ms = 100\n");
     let mut connection = program.connect();
     let session = open_session(&mut connection, "2025-11-25");
@@ -157,7 +157,7 @@ impl Provider for Watched {
 }
 
 #[test]
-fn who_lets_go_without_a_session_gives_its_call_up_and_who_has_one_does_not() {
+fn a_closed_connection_cancels_stateless_calls_and_not_those_of_a_session() {
     let (sender, heard) = std::sync::mpsc::sync_channel(16);
     let server = Embedded::start(Watched(sender), HttpOptions::default());
     let mut connection = server.connect();
@@ -181,7 +181,7 @@ fn who_lets_go_without_a_session_gives_its_call_up_and_who_has_one_does_not() {
 }
 
 #[test]
-fn it_is_the_same_in_the_first_moment_of_a_call() {
+fn a_connection_closed_during_the_first_poll_of_a_call_cancels_the_same_calls() {
     let (sender, heard) = std::sync::mpsc::sync_channel(16);
     let server = Embedded::start(Watched(sender), HttpOptions::default());
     let call = |headers: &[(&str, &str)], body: &str| {
@@ -214,7 +214,7 @@ fn it_is_the_same_in_the_first_moment_of_a_call() {
 }
 
 #[test]
-fn who_stops_waits_for_a_call_in_its_first_moment() {
+fn a_stopping_server_waits_for_a_call_that_just_began() {
     let (sender, heard) = std::sync::mpsc::sync_channel(16);
     let server = Embedded::start(Watched(sender), HttpOptions::default());
     let mut connection = server.connect();
@@ -243,7 +243,7 @@ fn a_provider_that_panics_fails_its_call_and_nothing_else() {
 }
 
 #[test]
-fn who_asks_nothing_more_still_gets_its_answer() {
+fn a_half_closed_connection_still_gets_its_answer() {
     let program = Program::start(&[]);
     for arguments in [r#"{"ms":0}"#, r#"{"ms":1500}"#] {
         let mut connection = program.connect();

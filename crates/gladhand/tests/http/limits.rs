@@ -44,7 +44,7 @@ fn a_body_in_many_pieces_is_read_whole() {
 }
 
 #[test]
-fn who_dawdles_is_cut_off() {
+fn slow_requests_are_cut_off_by_their_timeouts() {
     let (program, _folder) = Program::configured("[http]\nhead_ms = 200\nbody_ms = 200\n");
     let mut silent = program.connect();
     let mut in_the_head = program.connect();
@@ -93,7 +93,7 @@ fn too_many_sessions_and_streams_are_refused() {
 }
 
 #[test]
-fn a_session_that_nobody_uses_gives_way_to_a_new_one() {
+fn an_idle_session_is_evicted_for_a_new_one() {
     let (program, _folder) = Program::configured("[http]\nsessions = 3\n");
     let mut connection = program.connect();
     let open: Vec<_> = (0..3).map(|_| open_session(&mut connection, "2025-11-25")).collect();
@@ -116,7 +116,7 @@ fn a_session_that_nobody_uses_gives_way_to_a_new_one() {
 }
 
 #[test]
-fn a_session_with_too_much_under_way_can_still_give_something_up() {
+fn a_session_at_its_limit_can_still_cancel_calls() {
     let (program, _folder) = Program::configured("[http]\nstreams_per_session = 1\n");
     let mut connection = program.connect();
     let session = open_session(&mut connection, "2025-11-25");
@@ -131,7 +131,7 @@ fn a_session_with_too_much_under_way_can_still_give_something_up() {
 }
 
 #[test]
-fn a_session_that_nobody_uses_ends_unless_somebody_listens() {
+fn an_idle_session_ends_unless_its_main_stream_is_open() {
     let (program, _folder) = Program::configured("[http]\nidle_s = 1\nkeep_alive_ms = 100\n");
     let mut connection = program.connect();
     let (idle, heard) = (open_session(&mut connection, "2025-11-25"), open_session(&mut connection, "2025-11-25"));
@@ -156,7 +156,7 @@ fn thousands_of_idle_sessions_take_little_memory() {
 }
 
 #[test]
-fn a_slow_reader_in_one_session_delays_nobody_else() {
+fn a_slow_reader_in_one_session_delays_no_other_session() {
     let program = Program::start(&[]);
     let mut slow = program.connect();
     let session = open_session(&mut slow, "2025-11-25");

@@ -7,7 +7,7 @@ use crate::server::Program;
 use crate::support::mcp_call;
 
 #[test]
-fn each_principal_sees_and_may_do_its_own() {
+fn rules_of_one_principal_do_not_affect_another() {
     let (server, _folder) = Program::configured(
         r#"
         [authorization]

@@ -134,7 +134,7 @@ fn progress_between_two_rounds_comes_on_the_stream_of_the_second() {
 }
 
 #[test]
-fn what_was_not_declared_is_refused_with_the_status_of_the_era() {
+fn a_question_without_the_capability_is_refused_with_the_status_of_the_era() {
     let server = Embedded::start(greeter(), HttpOptions::default());
     let (headers, body) = crate::client::stateless_call(1, "greet", "{}");
     let refused = server.connect().post(&headers, &body);

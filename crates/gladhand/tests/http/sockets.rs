@@ -14,7 +14,7 @@ use crate::server::Program;
 use crate::support::{gladhand, mcp_initialize};
 
 #[test]
-fn a_socket_in_the_file_system_is_for_its_owner_and_goes_with_the_server() {
+fn a_unix_socket_is_private_to_its_owner_and_removed_with_the_server() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("g.sock");
@@ -86,7 +86,7 @@ fn encrypted_connections_are_served() {
 }
 
 #[test]
-fn wrong_files_and_addresses_are_told_by_name() {
+fn invalid_files_and_addresses_of_serve_are_named() {
     let (certificate, key) = certificate();
     let complaint = |arguments: &[&str]| {
         let output = gladhand().arg("serve").args(arguments).output().unwrap();

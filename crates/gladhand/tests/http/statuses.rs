@@ -41,7 +41,7 @@ fn a_session_is_opened_used_and_ended() {
 }
 
 #[test]
-fn a_request_without_a_session_is_told_so() {
+fn a_request_without_a_session_id_is_refused_with_the_reason() {
     let program = Program::start(&[]);
     let mut connection = program.connect();
     for response in [
@@ -61,7 +61,7 @@ fn a_request_without_a_session_is_told_so() {
 }
 
 #[test]
-fn messages_that_want_no_answer_are_accepted() {
+fn messages_without_an_answer_are_accepted() {
     let program = Program::start(&[]);
     let mut connection = program.connect();
     let session = open_session(&mut connection, "2025-03-26");
@@ -109,7 +109,7 @@ fn types_and_versions_must_be_right() {
 }
 
 #[test]
-fn what_cannot_be_read_is_answered_without_an_id() {
+fn unreadable_bodies_are_answered_without_an_id() {
     let program = Program::start(&[]);
     let mut connection = program.connect();
     let session = open_session(&mut connection, "2025-11-25");
@@ -163,7 +163,7 @@ fn requests_without_a_session_get_the_statuses_of_their_era() {
 }
 
 #[test]
-fn other_paths_are_what_they_are() {
+fn other_http_paths_have_their_documented_status() {
     let program = Program::start(&[]);
     let mut connection = program.connect();
     let mut get = |path: &str| {

@@ -149,7 +149,7 @@ impl Provider for Slow {
 }
 
 #[test]
-fn a_caller_that_was_let_go_comes_back_for_its_answer() {
+fn a_caller_whose_stream_was_closed_resumes_for_its_answer() {
     let server = Embedded::start(Slow::default(), HttpOptions::default());
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");
@@ -169,7 +169,7 @@ fn a_caller_that_was_let_go_comes_back_for_its_answer() {
 }
 
 #[test]
-fn news_come_on_the_main_stream_also_when_it_was_opened_too_late() {
+fn notifications_sent_before_the_main_stream_opened_are_delivered_on_it() {
     let server = Embedded::start(Slow::default(), HttpOptions::default());
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");
@@ -193,7 +193,7 @@ fn news_come_on_the_main_stream_also_when_it_was_opened_too_late() {
 }
 
 #[test]
-fn a_listener_without_a_session_hears_what_it_asked_for() {
+fn a_sessionless_listener_gets_the_requested_notifications() {
     let server = Embedded::start(Slow::default(), HttpOptions::default());
     let mut listener = server.connect();
     let body = crate::client::stateless(9, "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#);
@@ -212,7 +212,7 @@ fn a_listener_without_a_session_hears_what_it_asked_for() {
 }
 
 #[test]
-fn what_is_told_from_within_a_call_comes_before_its_answer() {
+fn notifications_of_a_call_precede_its_response() {
     let server = Embedded::start(Slow::default(), HttpOptions::default());
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");

@@ -81,7 +81,7 @@ fn an_upstream_has_an_authority_of_its_own() {
 }
 
 #[test]
-fn whoever_issues_tokens_is_reached_on_the_same_word() {
+fn a_custom_ca_also_applies_to_the_token_issuer() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gladhand.toml");
     let text = "[authorization]\nresource = 'https://127.0.0.1/mcp'\nissuers = [{issuer = 'https://127.0.0.1:9/'}]\n";
@@ -94,7 +94,7 @@ fn whoever_issues_tokens_is_reached_on_the_same_word() {
 }
 
 #[test]
-fn a_file_without_authorities_is_told_by_name() {
+fn a_ca_file_without_certificates_is_named() {
     let url = "https://127.0.0.1:9/mcp";
     for (arguments, variables, word) in [
         (&["tools", "--ca", "/no/such.pem", url][..], &[][..], "/no/such.pem: No such file"),

@@ -8,7 +8,7 @@ use crate::installed::peers;
 use crate::stage::Stage;
 
 #[tokio::test]
-async fn server_everything_is_registered_and_everything_of_it_is_had() {
+async fn every_feature_of_server_everything_is_available_after_registration() {
     let script = peers().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let node = peers().join("bin/node");
     let command = [&node, &script].map(|path| path.to_str().expect("paths are UTF-8").to_owned()).to_vec();

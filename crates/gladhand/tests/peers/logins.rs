@@ -111,7 +111,7 @@ fn kinds(heard: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn somebody_signs_in_and_the_login_is_renewed_each_time_it_grows_old() {
+fn a_login_is_stored_and_renewed_when_it_expires() {
     let mut scene = Scene::new();
     let (page, heard) = scene.sign_in("agrees");
     assert_eq!((&page["path"], &page["status"]), (&json!("/success"), &json!(200)), "{page}");
@@ -134,7 +134,7 @@ fn somebody_signs_in_and_the_login_is_renewed_each_time_it_grows_old() {
 }
 
 #[test]
-fn who_comes_back_with_another_state_is_not_let_in() {
+fn a_redirect_with_another_state_fails_the_login() {
     let mut scene = Scene::new();
     let (page, heard) = scene.sign_in("is-fooled");
     assert_eq!((&page["status"], &page["text"]), (&json!(400), &json!("State mismatch.")), "{page}");
@@ -144,7 +144,7 @@ fn who_comes_back_with_another_state_is_not_let_in() {
 }
 
 #[test]
-fn who_declines_is_not_let_in_and_may_try_again() {
+fn a_declined_login_fails_and_can_be_repeated() {
     let mut scene = Scene::new();
     let (page, heard) = scene.sign_in("declines");
     assert_eq!((&page["path"], &page["status"]), (&json!("/auth/callback"), &json!(400)), "{page}");
@@ -156,7 +156,7 @@ fn who_declines_is_not_let_in_and_may_try_again() {
 }
 
 #[test]
-fn a_login_that_nobody_finishes_holds_nobody_up() {
+fn an_unfinished_login_does_not_delay_the_exit() {
     let mut scene = Scene::new();
     scene.process.send(r#"{"jsonrpc":"2.0","id":1,"method":"auth.connect.openai","params":{"mode":"browser"}}"#);
     scene.until(|message| message["params"]["type"] == "auth.flow.url");

@@ -72,7 +72,7 @@ fn rmcp() -> Vec<OsString> {
 }
 
 #[test]
-fn a_server_that_is_silent_to_the_question_and_dies_of_what_follows_is_opened_all_the_same() {
+fn a_server_that_dies_after_an_unanswered_discovery_is_still_opened() {
     let mut client = Client::of(python("pyold", "matrix/py_v1_server.py"), &["stdio"], &json!({}));
     assert_eq!(client.echo(1), "grüezi");
 }
@@ -116,7 +116,7 @@ fn an_error_of_code_0_is_an_error() {
 }
 
 #[test]
-fn what_a_server_says_of_a_cancelled_call_is_nobodys_concern() {
+fn late_answers_of_shipped_servers_to_a_cancelled_call_are_dropped() {
     let cancelled = [
         // Answers with an error of code 0.
         (python("py1", "matrix/py_v1_server.py"), "stdio", "linger", json!({})),
@@ -144,7 +144,7 @@ fn what_a_server_says_of_a_cancelled_call_is_nobodys_concern() {
 }
 
 #[test]
-fn calls_under_one_id_are_answered_both() {
+fn two_calls_under_one_id_are_both_answered() {
     // It would answer the first to finish, and no other.
     let mut client = Client::of(rmcp(), &["stdio"], &json!({}));
     let call = mcp_call(5, "echo", r#"{"message":"x"}"#);
@@ -171,7 +171,7 @@ fn a_call_that_is_under_way_when_the_client_leaves_is_answered() {
 }
 
 #[test]
-fn what_a_server_says_and_asks_too_early_does_no_harm() {
+fn early_messages_and_requests_of_server_everything_do_not_disturb_calls() {
     let mut client = Client::of(everything(), &["stdio"], &json!({"roots": {"listChanged": true}}));
     // Its question for roots has an id that a request of ours has too.
     assert_eq!(client.echo(1), "Echo: grüezi");

@@ -39,7 +39,7 @@ fn processes(started: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn whichever_dialect_a_server_speaks_is_found_out_and_remembered() {
+async fn the_dialect_of_a_server_is_detected_and_remembered() {
     for dialect in OTHERS {
         let folder = tempfile::tempdir().unwrap();
         let started = folder.path().join("started");
@@ -77,7 +77,7 @@ async fn a_server_that_is_silent_to_strangers_or_leaves_them_is_found_out_too() 
 }
 
 #[tokio::test]
-async fn a_server_that_only_seems_to_be_of_another_dialect_is_opened_as_what_it_is() {
+async fn a_server_that_resembles_another_dialect_is_opened_in_its_own() {
     let strange = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no","data":{"reason":"method_not_found","method":"m"}}}"#;
     let result = r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
     let script = format!(
@@ -89,7 +89,7 @@ async fn a_server_that_only_seems_to_be_of_another_dialect_is_opened_as_what_it_
 }
 
 #[tokio::test]
-async fn what_a_server_does_not_speak_any_more_is_found_out_again() {
+async fn a_changed_dialect_of_a_server_is_detected_again() {
     let folder = tempfile::tempdir().unwrap();
     let (started, script) = (folder.path().join("started"), folder.path().join("script"));
     let command = ["sh", "-c", &format!(". {}", script.display())].map(str::to_owned);
@@ -108,7 +108,7 @@ async fn what_a_server_does_not_speak_any_more_is_found_out_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_can_talk_to_is_not_tried_for_ever() {
+async fn a_server_of_no_known_dialect_is_tried_a_bounded_number_of_times() {
     let folder = tempfile::tempdir().unwrap();
     let started = folder.path().join("started");
     let script = format!("echo >> {}; read -r line; echo alas >&2; exit 1", started.display());
@@ -120,7 +120,7 @@ async fn a_server_that_nobody_can_talk_to_is_not_tried_for_ever() {
 }
 
 #[tokio::test]
-async fn a_refusal_in_its_own_words_is_an_answer() {
+async fn a_refusal_in_the_dialect_of_the_server_ends_the_detection() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.toml");
     std::fs::write(&config, "[a2e]\ntokens = ['right']\n").unwrap();

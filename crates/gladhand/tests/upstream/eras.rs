@@ -27,7 +27,7 @@ fn error(request: &Request, status: u16, id: &str, code: i32, data: &str) -> Ans
 }
 
 #[tokio::test]
-async fn whoever_does_not_know_the_new_era_is_opened_as_the_old() {
+async fn a_server_without_the_stateless_era_is_opened_with_the_handshake() {
     let servers: [fn(&Request) -> Answer; 6] = [
         |request| error(request, 400, "null", -32000, ""),
         |request| error(request, 400, "\"server-error\"", -32600, ""),
@@ -46,7 +46,7 @@ async fn whoever_does_not_know_the_new_era_is_opened_as_the_old() {
 }
 
 #[tokio::test]
-async fn what_was_found_out_about_an_address_is_not_asked_again() {
+async fn the_detected_era_of_an_address_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let server = of_the_handshake(|_| empty(404)).await;
     for _ in 0..3 {
@@ -59,7 +59,7 @@ async fn what_was_found_out_about_an_address_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_true_any_more_is_found_out_again() {
+async fn a_changed_era_of_an_address_is_detected_again() {
     let servers: [fn(&Request) -> Answer; 5] = [
         |request| error(request, 400, "1", -32601, ""),
         |request| error(request, 200, "1", -32022, r#","data":{"supported":["2026-07-28"]}"#),

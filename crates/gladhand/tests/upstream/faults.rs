@@ -64,7 +64,7 @@ async fn a_stream_with_ids_is_taken_up_where_it_broke() {
 }
 
 #[tokio::test]
-async fn answers_twice_and_to_nobody_are_no_harm() {
+async fn duplicate_and_stray_answers_are_ignored() {
     let server = breaking(|request| {
         let stray = r#"{"jsonrpc":"2.0","id":99,"result":{}}"#;
         let answer = request.message(r#"{"content":[]}"#);
@@ -140,7 +140,7 @@ async fn answers_that_arrive_have_a_bound_over_all_calls_and_a_share_for_each_pa
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_forgot_is_opened_anew() {
+async fn a_session_forgotten_by_the_server_is_reopened() {
     let server = Scripted::start(|request, before| match (request.call(), request.header("mcp-session-id")) {
         ("initialize", _) if before > 0 => {
             let result = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"2"}}"#;
@@ -161,7 +161,7 @@ async fn a_session_that_the_server_forgot_is_opened_anew() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_not_waited_for() {
+async fn a_silent_server_causes_timeouts() {
     let server = Scripted::start(|_, _| Answer::Silence).await;
     let patience = Duration::from_millis(200);
     let refused = open(&[&server.url], Options { opening_timeout: patience, ..Options::default() }).await;
@@ -175,7 +175,7 @@ async fn a_server_that_says_nothing_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_is_no_refusal() {
+async fn an_unreachable_address_is_no_refusal() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);

@@ -81,7 +81,7 @@ async fn a_server_that_does_not_survive_the_question_is_asked_in_another_process
 }
 
 #[tokio::test]
-async fn what_was_found_out_is_not_asked_again() {
+async fn the_detected_era_of_a_command_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let asked = folder.path().join("asked");
     let server = old_server(&format!("echo >> {}; exit 1", asked.display()), "read -r line; exit 0");
@@ -156,7 +156,7 @@ async fn found_out(new: Does, old: Does, has_shaken_hands: bool) -> String {
 }
 
 #[tokio::test]
-async fn whichever_era_answers_is_taken_in_whatever_order_the_other_fails() {
+async fn the_answering_era_is_used_in_any_order_of_failures() {
     use Does::{Die, Nothing, Open, Refuse};
     let (new, old) = ("2026-07-28", "2025-11-25");
     let table = [
@@ -233,7 +233,7 @@ async fn an_answer_that_cannot_be_taken_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_says_why() {
+async fn a_failed_opening_names_its_reason() {
     let missing = open(&["/no/such/program"], Options::default()).await;
     assert!(matches!(missing, Err(OpenError::NotStarted { .. })), "{missing:?}");
     let dying = open(&["sh", "-c", "echo alas >&2; exit 1"], Options::default()).await;
@@ -269,7 +269,7 @@ async fn a_server_that_stops_reading_is_lost_and_every_call_gets_its_failure() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_a_slow_reader_expires_and_the_session_goes_on() {
+async fn a_call_to_an_upstream_that_reads_slowly_times_out_and_the_session_continues() {
     let call_timeout = Some(Duration::from_secs(1));
     let options = Options { call_timeout, ..speaking("2025-11-25") };
     // It reads, but slowly.

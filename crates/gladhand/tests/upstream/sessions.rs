@@ -63,7 +63,7 @@ async fn a_session_is_named_in_every_request_and_deleted_at_its_end() {
 }
 
 #[tokio::test]
-async fn an_upstream_hears_once_of_roots_that_changed_many_times() {
+async fn many_root_changes_cause_one_notification_to_the_upstream() {
     let server = Scripted::start(|request, _| opening(request).unwrap_or_else(|| request.result(DONE))).await;
     let provides = ["roots", "roots.listChanged"].map(|name| (Capability::named(name), None)).to_vec();
     let upstream = open(&[&server.url], Options { provides, ..speaking("2025-06-18") }).await.unwrap();
@@ -107,7 +107,7 @@ impl UpstreamEvents for Listener {
 }
 
 #[tokio::test]
-async fn what_comes_on_the_stream_of_a_call_belongs_to_it() {
+async fn messages_on_the_stream_of_a_call_belong_to_the_call() {
     let server = Scripted::start(|request, _| {
         let progress = |token: &serde_json::Value| {
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#)
@@ -142,7 +142,7 @@ async fn what_comes_on_the_stream_of_a_call_belongs_to_it() {
 }
 
 #[tokio::test]
-async fn the_stream_beside_the_calls_is_heard() {
+async fn notifications_on_the_main_stream_are_received() {
     let server = Scripted::start(|request, _| match request.method.as_str() {
         "GET" => {
             Answer::Hold(stream("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n"))
@@ -159,7 +159,7 @@ async fn the_stream_beside_the_calls_is_heard() {
 }
 
 #[tokio::test]
-async fn dropping_a_call_lets_go_of_its_exchange() {
+async fn a_dropped_call_closes_its_exchange() {
     for (version, says_so) in [("2026-07-28", false), ("2025-11-25", true)] {
         let mut server = Scripted::start(|request, _| match request.call() {
             "tools/call" => Answer::Hold(stream(": waiting\n\n")),
@@ -233,7 +233,7 @@ async fn authorization_is_asked_for_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_not_let_in_says_why() {
+async fn a_forbidden_call_fails_with_the_reason_of_the_challenge() {
     let server = Scripted::start(|request, _| match request.call() {
         "tools/call" => {
             let challenge = r#"WWW-Authenticate: Bearer error="insufficient_scope", error_description="t needs admin""#;

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn condition_mistakes_have_their_character_position() {
         for (condition, told) in [
             ("", "at character 1: expected the name of an argument, found the end"),
             (

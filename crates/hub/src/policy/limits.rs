@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_carries_over_for_unchanged_limits() {
+    fn usage_is_kept_for_unchanged_limits() {
         let rate = Some(Rate { calls: 1, per: Duration::from_secs(3600) });
         let limit = |name: &str| Limit { name: name.to_owned(), rate, about: tools(name), ..Limit::default() };
         let (before, after) = ([limit("a"), limit("b")], [limit("c"), limit("b")]);

@@ -144,7 +144,7 @@ async fn invisible_characters_make_no_template_more_specific() {
 }
 
 #[tokio::test]
-async fn the_only_upstream_with_resources_is_asked_for_what_it_does_not_list() {
+async fn an_unlisted_resource_is_read_from_the_only_upstream_with_resources() {
     let [one, another] = [("one", &["{+x}"] as &[_], &[] as &[_]), ("another", &[], &["a:1"])];
     let mut mounts = readers([one, another]);
     let profile = Profile { upstreams: vec![Pattern("another".to_owned())], ..Profile::default() };
@@ -181,7 +181,7 @@ async fn a_resource_that_is_left_out_does_not_fall_to_another_upstream() {
 }
 
 #[tokio::test]
-async fn a_read_of_what_is_not_listed_is_written_down_with_who_answered_and_what_refused() {
+async fn the_audit_names_provider_and_rule_for_reads_of_unlisted_resources() {
     let (_, _, mounts) = owner_and_other();
     let deny = Rule {
         about: Subjects { resources: vec![Pattern("no:*".to_owned())], ..Subjects::default() },
@@ -217,7 +217,7 @@ async fn watch(someone: &Someone, hub: &Hub, uri: &'static str) -> gladhand_core
 }
 
 #[tokio::test]
-async fn policy_decides_on_each_change_that_a_subscriber_would_hear_of() {
+async fn policy_is_checked_for_each_resource_update() {
     let (_, _, mounts) = owner_and_other();
     let governor = Arc::new(Governor::default());
     let hub = Hub::of(mounts).governed(Arc::clone(&governor));
@@ -258,7 +258,7 @@ async fn policy_decides_on_each_change_that_a_subscriber_would_hear_of() {
 }
 
 #[tokio::test]
-async fn what_a_person_allowed_is_told_until_another_policy_holds() {
+async fn updates_of_an_approved_resource_are_sent_until_policy_changes() {
     let (_, _, mounts) = owner_and_other();
     let ask = || rules(vec![Rule::new("ask", Effect::Ask)]);
     let governor = Arc::new(Governor::new(ask()));

@@ -254,7 +254,7 @@ fn a_decision_is_explained_rule_by_rule() {
 }
 
 #[tokio::test]
-async fn what_is_denied_whatever_the_arguments_is_not_listed() {
+async fn unconditionally_denied_tools_are_not_listed() {
     let hub = hub(rules(vec![
         rule("some", &[], &["git__add"], Some("n > 1"), Effect::Deny),
         rule("maybe", &[], &["git__read"], Some("n > 1"), Effect::Allow),
@@ -267,7 +267,7 @@ async fn what_is_denied_whatever_the_arguments_is_not_listed() {
 }
 
 #[test]
-fn where_nothing_is_hidden_everybody_shares_one_list() {
+fn callers_without_hidden_tools_share_one_list() {
     let list = |hub: &Hub| match Someone::called("c").answer(hub, Operation::ListTools) {
         Answer::Now(Ok(Reply::Tools(tools))) => tools,
         other => panic!("{other:?}"),
@@ -296,7 +296,7 @@ fn callers_share_a_view_unless_the_policy_names_them() {
 }
 
 #[tokio::test]
-async fn a_profile_shows_what_it_says_under_the_names_it_says() {
+async fn a_profile_selects_and_renames_tools() {
     let profile = Profile {
         name: "readers".to_owned(),
         who: vec![Callers::parse("reader")],
@@ -404,7 +404,7 @@ async fn always_holds_for_the_tool_and_the_session_and_not_longer() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_asked_is_refused_with_the_reason() {
+async fn a_client_that_cannot_be_asked_is_refused_with_the_reason() {
     let hub = hub(asking());
     let by_url = Someone { agreement: agreement("c", &["elicitation", "elicitation.url"]), ..Someone::called("c") };
     for someone in [Someone::called("c"), by_url] {
@@ -416,7 +416,7 @@ async fn who_cannot_be_asked_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_is_to_become_a_task_asks_first_and_goes_on_as_one_then() {
+async fn a_call_that_becomes_a_task_is_approved_first() {
     let tool = Tool::plain("t", "").as_task(gladhand_core::operations::TaskSupport::Optional);
     let hub = Kit::new().slow_tool(tool, |_, _| async { Ok(ToolResult::text("done")) }).into_hub().unwrap();
     let hub = hub.governed(Arc::new(Governor::new(rules(vec![rule("careful", &[], &["t"], None, Effect::Ask)]))));
@@ -514,7 +514,7 @@ async fn every_call_is_written_down_with_its_end() {
 }
 
 #[tokio::test]
-async fn payloads_are_written_down_only_where_they_are_wanted() {
+async fn payloads_are_audited_only_if_enabled() {
     let book = Arc::new(Book { payloads: true, ..Book::default() });
     let hub = governed(Governor::default().audited(Arc::clone(&book) as _));
     let arguments = json::raw("{\n\"a\":1}".to_owned());
@@ -528,7 +528,7 @@ async fn payloads_are_written_down_only_where_they_are_wanted() {
 }
 
 #[tokio::test]
-async fn what_is_read_and_filled_in_is_written_down_too() {
+async fn resource_reads_and_prompts_are_audited() {
     use gladhand_core::operations::{Contents, Prompt, PromptResult, Resource};
     let kit = Kit::new()
         .resource(Resource::new("memo://a", "a", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "hi")))
@@ -635,7 +635,7 @@ impl Pinboard for Board {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_what_it_was_is_stopped_until_it_is_approved() {
+async fn a_tool_with_a_changed_definition_is_stopped_until_it_is_approved() {
     for (mode, is_stopped) in [(PinMode::Off, false), (PinMode::Warn, false), (PinMode::Stop, true)] {
         let (shifty, board) = (Arc::new(Shifty::default()), Arc::new(Board::default()));
         let governor = Governor::new(Policy { pins: mode, ..Policy::default() }).pinning(Arc::clone(&board) as _);
@@ -693,7 +693,7 @@ async fn a_tool_that_cannot_be_pinned_is_stopped_only_if_changes_stop_it() {
 }
 
 #[tokio::test]
-async fn another_policy_holds_from_the_next_call_on_and_is_told_of_if_it_is_seen() {
+async fn a_replaced_policy_applies_from_the_next_call_and_notifies_of_changed_lists() {
     let hub = hub(rules(vec![rule("r", &[], &["git__push"], None, Effect::Deny)]));
     let (someone, mut changes) = (Someone::called("c"), hub.changes());
     let governor = hub.governor().unwrap();
@@ -718,7 +718,7 @@ async fn another_policy_holds_from_the_next_call_on_and_is_told_of_if_it_is_seen
 }
 
 #[tokio::test]
-async fn what_was_used_up_counts_on_under_the_same_limits_and_consent_does_not() {
+async fn a_replaced_policy_keeps_usage_of_unchanged_limits_and_drops_consent() {
     let limited = |name: &str| {
         let rate = Some(Rate { calls: 2, per: Duration::from_secs(3600) });
         Policy { limits: vec![Limit { name: name.to_owned(), rate, ..Limit::default() }], ..asking() }
@@ -751,7 +751,7 @@ fn with_resources(policy: Policy) -> (Hub, Someone) {
 }
 
 #[tokio::test]
-async fn a_resource_that_is_denied_is_denied_to_whoever_reads_it_by_a_tool() {
+async fn a_denied_resource_is_also_denied_through_the_read_tool() {
     let not_secrets = rule("vault", &[], &["read_resource"], Some(r#"uri starts_with "secret:""#), Effect::Deny);
     let (hub, plain) = with_resources(rules(vec![not_secrets]));
     assert_eq!(plain.tools(&hub), ["list_resources", "read_resource"]);
@@ -769,7 +769,7 @@ async fn a_tool_that_stands_in_for_resources_is_denied_and_hidden_like_any_other
 }
 
 #[tokio::test]
-async fn what_a_profile_does_not_show_is_not_there_by_a_tool_either() {
+async fn a_resource_hidden_by_a_profile_is_also_hidden_from_the_read_tool() {
     let (who, upstreams) = (vec![Callers::parse("plain")], vec![Pattern("notes".to_owned())]);
     let profile = Profile { name: "p".to_owned(), who, upstreams, ..Profile::default() };
     let (hub, plain) = with_resources(Policy { profiles: vec![profile], ..Policy::default() });
@@ -844,7 +844,7 @@ async fn ending_with(kind: FailureKind, someone: &Someone, hub: &Hub) -> Vec<&'s
 }
 
 #[tokio::test]
-async fn a_rule_about_everything_holds_for_everything_that_a_caller_can_reach() {
+async fn a_rule_without_subjects_applies_to_every_kind_of_call() {
     let book = Arc::new(Book::default());
     let policy = rules(vec![rule("none", &["principal:mallory"], &[], None, Effect::Deny)]);
     let hub = of_all_kinds(Governor::new(policy).audited(Arc::clone(&book) as _));

@@ -31,7 +31,7 @@ fn asked(text: &str, tools: Vec<ToolOffer>) -> Round {
 const PATH: &str = r#"{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}"#;
 
 #[test]
-fn what_is_no_request_for_a_tool_is_answered_in_words() {
+fn a_message_without_a_tool_request_is_answered_as_text() {
     let mut text = CollectedText::default();
     let tools = vec![tool("read_file", "Reads a file.", PATH)];
     let heard = decoder(echo).answer(&asked("What is up?", tools), &mut text).unwrap();
@@ -118,14 +118,14 @@ fn a_conversation_of_any_length_is_answered() {
 }
 
 #[test]
-fn what_is_no_object_becomes_an_empty_one() {
+fn arguments_that_are_no_object_become_an_empty_one() {
     assert_eq!(object(br#"{"a": 1}"#).get(), r#"{"a":1}"#);
     assert_eq!(object(b"[1]").get(), "{}");
     assert_eq!(object(br#"{"a": "#).get(), "{}");
 }
 
 #[test]
-fn what_was_said_lately_is_less_likely() {
+fn recent_tokens_get_a_repetition_penalty() {
     assert_eq!(less_of(vec![2.3, -1.0, 1.0], &[0, 1, 0]), [2.0, -1.15, 1.0]);
     assert_eq!(likeliest(&less_of(vec![1.0, 1.1, 0.0], &[1])), 0);
 }

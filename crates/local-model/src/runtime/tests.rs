@@ -44,7 +44,7 @@ fn digits_stand_alone_and_no_space_is_put_in_front() {
 }
 
 #[test]
-fn tokens_say_the_bytes_that_they_were_made_from() {
+fn tokens_decode_to_the_encoded_bytes() {
     let bpe = bpe("smollm");
     let text = "é a\n\u{7f}\u{ad}日 12";
     let said: Vec<u8> = bpe.tokens(text).iter().flat_map(|token| bpe.bytes(*token).to_vec()).collect();
@@ -52,7 +52,7 @@ fn tokens_say_the_bytes_that_they_were_made_from() {
 }
 
 #[test]
-fn control_tokens_are_found_and_say_nothing() {
+fn control_tokens_are_recognised_and_end_the_answer() {
     let bpe = bpe("smollm");
     assert_eq!(bpe.tokens("<|im_start|>a<|im_end|>"), [258, u32::from(b'a'), 259]);
     assert_eq!(bpe.controls(), ["<|im_start|>", "<|im_end|>"]);
@@ -60,7 +60,7 @@ fn control_tokens_are_found_and_say_nothing() {
 }
 
 #[test]
-fn a_grammar_lets_only_what_the_schema_allows_be_said() {
+fn a_grammar_allows_only_values_of_the_schema() {
     let bpe = bpe("smollm");
     let schema = json!({
         "type": "object", "properties": {"p": {"enum": ["a.rs", "b"]}}, "required": ["p"], "additionalProperties": false,
@@ -82,7 +82,7 @@ fn maker(bpe: &Arc<Bpe>) -> impl Fn(serde_json::Value) -> Box<dyn crate::engine:
 }
 
 #[test]
-fn what_is_no_model_is_refused() {
+fn a_file_that_is_no_gguf_model_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.gguf");
     assert!(load(&file).is_err());

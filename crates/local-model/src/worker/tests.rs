@@ -40,7 +40,7 @@ async fn ask(model: &LocalModel, text: &str, most: usize) -> (String, Result<Rou
 }
 
 #[tokio::test]
-async fn pieces_come_and_then_the_end() {
+async fn a_round_streams_pieces_and_then_returns_usage() {
     let (said, end) = ask(&model("small.gguf"), "héllo", 100).await;
     assert_eq!(said, "héllo");
     let heard = end.unwrap();
@@ -50,7 +50,7 @@ async fn pieces_come_and_then_the_end() {
 }
 
 #[tokio::test]
-async fn it_says_its_name() {
+async fn the_catalogue_shows_the_name_of_the_model_file() {
     let catalogue = model("SmolLM2-135M-Instruct.Q4_1.gguf").catalogue().await.unwrap();
     assert_eq!(catalogue.len(), 1);
     assert_eq!(catalogue[0].label, "SmolLM2-135M-Instruct (local)");
@@ -66,7 +66,7 @@ async fn a_cancelled_round_ends_and_the_next_one_is_answered() {
 }
 
 #[tokio::test]
-async fn a_round_that_is_cancelled_before_it_begins_says_nothing() {
+async fn a_round_cancelled_before_its_start_has_no_output() {
     let model = model("small.gguf");
     let cancel = CancellationToken::new();
     cancel.cancel();
@@ -76,7 +76,7 @@ async fn a_round_that_is_cancelled_before_it_begins_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_round_that_is_forgotten_does_not_hold_up_the_next() {
+async fn a_dropped_round_does_not_delay_the_next() {
     let model = model("small.gguf");
     let cancel = CancellationToken::new();
     let mut heart = Heart { said: String::new(), pieces_left: usize::MAX, cancel: cancel.clone() };
@@ -90,7 +90,7 @@ async fn a_round_that_is_forgotten_does_not_hold_up_the_next() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_model_is_said_each_time() {
+async fn an_unloadable_model_fails_every_round() {
     let model = model("broken");
     for _ in 0..2 {
         let (said, end) = ask(&model, "hello", 100).await;
@@ -101,7 +101,7 @@ async fn a_file_that_is_no_model_is_said_each_time() {
 }
 
 #[tokio::test]
-async fn a_thread_that_dies_is_told_and_replaced() {
+async fn a_dead_worker_thread_fails_its_round_and_is_replaced() {
     let dies = LocalModel::new(Path::new("x"), |_| panic!("on purpose"));
     for _ in 0..2 {
         assert_eq!(ask(&dies, "hello", 100).await.1.unwrap_err(), died());

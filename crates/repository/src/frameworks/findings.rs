@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_runs_counts() {
+    fn only_imports_that_run_are_evidence() {
         let text = "import type { NextConfig } from 'next';\nimport express from 'express';\r\nfunction f() {\n  const e = require('express');\n}\nconst app = express();\n";
         let found = findings(Language::Typescript, Family::Javascript, "a.ts", text);
         let told: Vec<_> = found

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_keeps_its_manner() {
+    fn an_edited_json_object_keeps_its_indentation() {
         let lines = "{\n  \"name\": \"a\",\n  \"dependencies\": {\n    \"express\": \"^4\"\n  }\n}\n";
         assert_eq!(
             added("a/package.json", lines, &npm(Some("^1"))).unwrap(),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_or_cannot_be_read_stays_as_it_is() {
+    fn present_packages_and_unreadable_manifests_are_not_edited() {
         assert_eq!(added("package.json", "{\"devDependencies\":{\"@me/sdk\":\"1\"}}", &npm(None)), None);
         for odd in ["{", "{}", "[]", "{\"dependencies\":[]}", "{\"dependencies\":3}"] {
             assert_eq!(added("package.json", odd, &npm(None)), None, "{odd}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn python_is_told_where_it_looks() {
+    fn a_python_package_is_added_to_each_kind_of_manifest() {
         let list = "[project]\nname = \"a\"\ndependencies = [\n    # the web\n    \"flask\",\n]\n";
         assert_eq!(
             added("pyproject.toml", list, &pypi()).unwrap(),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn cargo_and_go_are_told_too() {
+    fn a_package_is_added_to_cargo_and_go_manifests() {
         let cargo = Package { name: "rmcp", versions: None, ecosystem: Ecosystem::Cargo };
         assert_eq!(
             added("Cargo.toml", "[package]\nname = \"a\"\n\n[dependencies]\naxum = \"0.8\"\n", &cargo).unwrap(),

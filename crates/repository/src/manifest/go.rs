@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_and_single_lines_are_read_and_what_is_indirect_is_not_ours() {
+    fn go_requirements_are_read_without_indirect_ones() {
         let text = "module example.com/shop\n\ngo 1.22\n\nrequire github.com/labstack/echo/v4 v4.12.0\n\nrequire (\n\tgithub.com/gin-gonic/gin v1.10.0 // indirect\n\tgolang.org/x/net v0.24.0\n)\n// require github.com/no/no v1.0.0\n";
         let manifest = go_mod(text).unwrap();
         assert_eq!(manifest.name.as_deref(), Some("example.com/shop"));

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parents_dependencies_and_modules_are_read_but_not_what_is_managed() {
+    fn maven_parents_dependencies_and_modules_are_read_without_managed_ones() {
         let text = "<?xml version=\"1.0\"?>\n<project>\n<!-- <dependency>x</dependency> -->\n<parent><groupId>org.springframework.boot</groupId><artifactId>spring-boot-starter-parent</artifactId><version>3.2</version></parent>\n<artifactId>shop</artifactId>\n<modules><module>api</module></modules>\n<dependencyManagement><dependencies><dependency><groupId>io.quarkus</groupId><artifactId>quarkus-bom</artifactId></dependency></dependencies></dependencyManagement>\n<dependencies>\n<dependency>\n<groupId>junit</groupId>\n<artifactId>junit</artifactId><scope>test</scope></dependency></dependencies></project>";
         let manifest = pom(text).unwrap();
         let found: Vec<_> = manifest.dependencies.iter().map(|d| (d.name.as_str(), d.usage, d.line)).collect();

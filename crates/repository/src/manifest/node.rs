@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_workspaces_and_what_is_started_are_read() {
+    fn npm_dependencies_workspaces_and_entry_points_are_read() {
         let text = "{\"name\":\"a\",\"packageManager\":\"pnpm@9.0.0\",\"main\":\"lib/x.js\",\"bin\":{\"a\":\"./cli.mjs\"},\n\
                     \"scripts\":{\"start\":\"NODE_ENV=production node --enable-source-maps server.js\",\"dev\":\"tsx watch src/index.ts\"},\n\
                     \"workspaces\":{\"packages\":[\"apps/*\"]},\n\"dependencies\":{\n\"express\":\"^5\"},\"devDependencies\":{\"next\":1}}";
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_with_a_reason() {
+    fn a_package_json_without_an_object_is_refused_with_a_reason() {
         assert_eq!(package_json("[1]").unwrap_err(), "the top level is no object");
         assert!(package_json("{\"a\":1,}").unwrap_err().contains("line 1"));
     }

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lock_file_tells_the_chosen_version() {
+    fn the_chosen_version_is_read_from_every_lock_file() {
         let npm = "{\"packages\":{\"\":{\"dependencies\":{\"a\":\"^1\"}},\"node_modules/a\":{\"version\":\"1.2.3\"},\"node_modules/a/node_modules/b\":{\"version\":\"9\"}}}";
         assert_eq!(package_lock(npm).unwrap().dependencies.len(), 1);
         assert_eq!(version(package_lock(npm), "a"), "1.2.3");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn files_for_developers_are_told_by_their_names() {
+    fn requirement_files_for_development_are_recognised_by_name() {
         assert_eq!(usage("requirements-dev.txt"), Usage::Development);
         assert_eq!(usage("test_requirements.txt"), Usage::Development);
         assert_eq!(usage("requirements.txt"), Usage::Runtime);

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn recipes_of_the_user_come_on_top() {
+    fn recipes_of_the_user_are_added_to_shipped_ones() {
         let folder = tempfile::tempdir().unwrap();
         let text = "name = \"mine\"\ntitle = \"Mine\"\nsummary = \"s\"\nrollback = \"r\"\n[[recipe]]\nframeworks = [\"express\"]\nrunner_pattern = \"p\"\ndoc_url = \"d\"\n";
         std::fs::write(folder.path().join("mine.toml"), text).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_without_a_value_leaves_nothing() {
+    fn a_recipe_line_with_an_unset_placeholder_is_dropped() {
         assert_eq!(filled("{{a}} b {{a}}", &[("a", Some("x")), ("b", None)]).as_deref(), Some("x b x"));
         assert_eq!(filled("{{b}}", &[("b", None)]), None);
     }

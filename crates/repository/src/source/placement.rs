@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_go_behind_imports_and_what_must_come_first() {
+    fn imports_are_placed_after_existing_imports_and_headers() {
         assert_eq!(
             split("a.py", "\"\"\"Doc.\"\"\"\nfrom __future__ import annotations\nimport os\n\nx = 1\nimport late\n"),
             4

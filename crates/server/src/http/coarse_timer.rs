@@ -67,7 +67,7 @@ mod tests {
     use std::time::Instant;
 
     #[tokio::test]
-    async fn it_runs_out_for_whoever_comes_whenever_but_not_too_early() {
+    async fn a_coarse_timer_wakes_every_waiter_and_none_too_early() {
         let glass = Arc::new(CoarseTimer::default());
         let waiters: Vec<_> = (0..200u64)
             .map(|index| {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_rests_when_nobody_waits_and_turns_again_for_the_next() {
+    async fn a_coarse_timer_stops_without_waiters_and_starts_again() {
         let glass = Arc::new(CoarseTimer::default());
         for _ in 0..3 {
             glass.run_out().await;

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_complete_with_its_empty_line_and_given_up_when_it_is_none() {
+    fn a_head_is_complete_at_its_empty_line_or_when_it_is_no_http() {
         let whole: &[u8] = b"\r\nPOST /mcp HTTP/1.1\r\nHost: localhost\r\nX: y\r\n\r\n";
         for end in 0..whole.len() {
             assert!(!is_head(&whole[..end]), "{:?}", String::from_utf8_lossy(&whole[..end]));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_bit_by_bit_takes_no_more_than_it_is() {
+    async fn first_bytes_that_arrive_singly_are_kept_once() {
         let (mut ours, mut theirs) = tokio::io::duplex(64);
         let sending = tokio::spawn(async move {
             for byte in b"GET / HTTP/1.1\r\n\r\nrest" {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_that_does_not_end_is_read_on_by_others() {
+    async fn an_endless_head_is_passed_on_in_parts() {
         let (mut ours, mut theirs) = tokio::io::duplex(64);
         tokio::spawn(async move { while theirs.write_all(b"GET /xxxxxxxxxxx").await.is_ok() {} });
         let first = read(&mut ours, is_head, room(1 << 20)).await.unwrap();

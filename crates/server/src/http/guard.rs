@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_expected_hosts_are_let_in() {
+    fn only_expected_hosts_are_admitted() {
         for host in [
             "localhost",
             "LOCALHOST:8080",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_expected_pages_are_let_in() {
+    fn only_expected_origins_are_admitted() {
         for origin in ["http://localhost:3000", "https://127.0.0.1", "https://app.example", "http://mcp.example.com"] {
             assert_eq!(admit(Some("localhost"), Some(origin)), Ok(()), "{origin}");
         }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_hosts_or_origins_none_is_believed() {
+    fn requests_with_several_hosts_or_origins_are_refused() {
         for (name, turned) in [(HOST, Turned::Host), (ORIGIN, Turned::Origin)] {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_static("localhost"));

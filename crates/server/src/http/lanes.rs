@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_of_a_plain_stream_has_not_taken_counts_as_unwritten() {
+    fn unread_bytes_of_a_plain_stream_count_as_unwritten() {
         let (kept, unwritten) = (Portions::lasting(usize::MAX, 0), Portions::of(400_000, 0));
         let mut lanes = Lanes::new(Numbering::Plain, 100_000, kept.portion(Party(1)));
         let lane = lanes.open();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_there_gets_everything_whatever_is_kept() {
+    fn an_attached_reader_gets_everything_beyond_the_replay_bound() {
         let all = Portions::lasting(100_000, 0);
         let mut lanes = bounded(1000, &all, 1);
         let lane = lanes.open();

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_comes_back_gets_what_it_missed_and_no_more() {
+    fn a_resumed_reader_gets_only_the_missed_events() {
         let mut stream = Stream::new(Lane(3), Numbering::Numbered, PLENTY, Tally::default());
         let reader = stream.attach();
         stream.push(line("a"));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn one_huge_line_does_not_push_out_what_comes_before_it() {
+    fn a_huge_line_does_not_evict_unread_lines_before_it() {
         let mut stream = Stream::new(Lane(1), Numbering::Numbered, 100, Tally::default());
         let reader = stream.attach();
         stream.push(line("a"));

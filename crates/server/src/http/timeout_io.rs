@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_read_is_let_go() {
+    async fn a_write_to_a_peer_that_does_not_read_times_out() {
         let (ours, mut theirs) = tokio::io::duplex(16);
         let mut timed = timed(ours, &Arc::default(), Duration::MAX);
         timed.write_all(&[7; 16]).await.unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_has_to_ask_while_an_answer_is_under_way() {
+    async fn the_head_timeout_does_not_run_while_a_request_is_served() {
         let (ours, mut theirs) = tokio::io::duplex(16);
         let (head, line) = (Duration::from_millis(50), Arc::<ConnectionState>::default());
         let mut timed = timed(ours, &line, head);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_while_an_answer_is_under_way_is_kept_and_bounded() {
+    async fn bytes_received_while_a_request_is_served_are_buffered_up_to_a_bound() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         let line = Arc::<ConnectionState>::default();
         let mut timed = timed(ours, &line, Duration::MAX);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_leaves_while_an_answer_is_under_way_is_noticed() {
+    async fn a_disconnect_while_a_request_is_served_is_detected() {
         let (ours, theirs) = tokio::io::duplex(16);
         let line = Arc::<ConnectionState>::default();
         let mut timed = timed(ours, &line, Duration::MAX);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_bit_by_bit_gains_no_time() {
+    async fn a_request_sent_byte_by_byte_does_not_extend_the_timeout() {
         let (ours, mut theirs) = tokio::io::duplex(16);
         let mut timed = timed(ours, &Arc::default(), Duration::from_millis(100));
         let drip = tokio::spawn(async move {

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_go_to_whoever_has_the_fewest() {
+    fn a_connection_is_assigned_to_the_worker_with_the_fewest() {
         let workers = WorkerThreads { others: OnceLock::from(vec![Arc::default()]), ..WorkerThreads::of_one() };
         let first = workers.slot();
         assert!(first.runtime().is_none(), "on the accepting thread");

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_response_is_left_alone() {
+    fn bytes_after_a_response_are_not_consumed() {
         for text in [JSON, CHUNKS, EVENTS, ACCEPTED] {
             let two = format!("{text}{JSON}");
             let (_, taken) = Response::read(two.as_bytes()).unwrap().unwrap();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_as_many_chunks_as_the_script_says() {
+    fn an_answer_has_the_number_of_chunks_of_its_script() {
         let script = Script { together: 1, chunks: 7, every: Duration::ZERO };
         assert_eq!(Provider::new().unwrap().read_directly(script).unwrap().len(), 7);
     }

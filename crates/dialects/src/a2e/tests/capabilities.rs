@@ -71,7 +71,7 @@ fn last(server: &TestServer) -> (gladhand_core::operations::CallId, &CapabilityC
 }
 
 #[test]
-fn every_request_is_carried_and_answered_with_its_response() {
+fn every_capability_request_is_delivered_and_gets_its_response() {
     let mut server = granting(everything());
     assert_eq!(requests().count(), 51);
     for request in requests() {

@@ -311,7 +311,7 @@ fn a_handshake_is_checked_against_the_current_passes() {
 }
 
 #[test]
-fn what_a_session_keeps_of_its_handshake_has_a_bound() {
+fn the_length_of_handshake_fields_is_bounded() {
     let hello = |field: &str, bytes: usize| {
         let mut hello: Value = serde_json::from_str(HELLO).unwrap();
         hello[field] = json!(format!("1.{}", "9".repeat(bytes)));
@@ -327,7 +327,7 @@ fn what_a_session_keeps_of_its_handshake_has_a_bound() {
 }
 
 #[test]
-fn an_error_repeats_little_of_what_it_is_about() {
+fn an_error_quotes_only_a_short_part_of_the_request() {
     let setup = ServerSetup {
         menu: crate::side::Menu { capabilities: vec!["memory"], ..server_setup().menu },
         ..server_setup()

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_of_callers_has_a_bound_of_bytes() {
+    fn remembered_caller_declarations_are_bounded_in_bytes() {
         use crate::mcp::capabilities::{InForce, STATELESS_RULES, declared};
         use gladhand_core::negotiation::Offer;
         let version = Revision::STATELESS[0].as_str();

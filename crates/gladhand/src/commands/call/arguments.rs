@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_left_out_is_read_as_what_it_would_be() {
+    fn optional_parameters_are_read_by_the_type_of_their_value() {
         let words = ["text=", "maybe=2", "few=2", "list=1", "list=2", "loose=2"];
         let expected = serde_json::json!({"text":"","maybe":"2","few":2,"list":["1","2"],"loose":2});
         assert_eq!(read(&words), Ok(expected));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_taken_at_its_word_and_may_be_added_to() {
+    fn a_json_argument_is_used_unchanged_and_named_arguments_override_members() {
         let properties = Properties::of(SCHEMA);
         let read = |given, words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_can_say_no_or_go_away() {
+    fn a_form_can_be_declined_or_cancelled() {
         let schema = r#"{"type": "object", "properties": {"name": {"type": "string"}}}"#;
         assert_eq!(filled(schema, &["!no"]).0, json!({"action": "decline"}));
         assert_eq!(filled(schema, &[]).0, json!({"action": "cancel"}));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_answer_for_nobody_only_where_they_suffice() {
+    fn defaults_answer_a_form_only_if_no_required_field_is_missing() {
         let schema = json!({"properties": {"a": {"type": "string", "default": "x"}, "b": {"type": "number"}}});
         assert_eq!(defaults(&to_raw(&schema)), Some(json!({"action": "accept", "content": {"a": "x"}})));
         let schema = json!({"properties": {"b": {"type": "number"}}, "required": ["b"]});

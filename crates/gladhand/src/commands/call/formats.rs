@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_from_what_only_looks_like_them() {
+    fn string_formats_accept_valid_values_and_refuse_similar_ones() {
         for (format, good, bad) in [
             ("email", &["a@b", "ann.b+c@example.org"][..], &["ann", "@b", "a@", "a b@c", "a@b@c"][..]),
             ("uri", &["https://example.org/x", "mailto:a@b", "urn:x:y"], &["example.org", "/x", ""]),

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_shown_whole_to_the_person_who_decides_about_it() {
+    fn an_approval_shows_the_whole_call_escaped() {
         assert_eq!(whole(r#"{"b":"x\ny","a":[1, 2.0]}"#), "  b: x\n    y\n  a: [1,2.0]\n");
         assert_eq!(whole(r#"{"command":"ls","command":"rm"}"#), "  command: ls\n  command: rm\n", "both are sent");
         let hidden = "{\"a\\nb\":\"ls \u{202e}x\\u001b[2K\\r\",\"o\":{\"\u{200b}\":1}}";
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compression_says_what_it_came_to() {
+    fn a_compression_reports_its_result() {
         let report = |compressed: bool, before: u64, after: u64| {
             let (before, after) = (("estimated_tokens_before", before), ("estimated_tokens_after", after));
             json!({"compressed": compressed, "reason": "manual", before.0: before.1, after.0: after.1})

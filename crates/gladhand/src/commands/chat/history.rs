@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_kept_for_the_next_chat_and_for_nobody_else() {
+    fn chat_history_is_stored_in_a_private_file() {
         let folder = tempfile::tempdir().unwrap();
         let history = || History::in_folder(Some(folder.path().join("data")));
         assert!(history().load().is_empty());

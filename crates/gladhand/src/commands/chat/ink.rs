@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_somebody_else_has_ended_goes_on_at_its_beginning() {
+    fn output_after_a_foreign_line_break_starts_at_the_first_column() {
         let mut ink = Ink::default();
         ink.fit(Some(20));
         ink.put("one two three four ", Style::new());
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_width_that_changes_is_kept_to_from_there_on() {
+    fn a_changed_terminal_width_applies_to_later_output() {
         let mut ink = Ink::default();
         ink.fit(Some(40));
         ink.put("one two three four five six seven ", Style::new());

@@ -257,7 +257,7 @@ mod tests {
         ```inline``` and grüezi **mitenand** 👋*👋*\n> \n-\n";
 
     #[test]
-    fn what_is_understood_gets_a_style() {
+    fn known_markdown_is_styled() {
         for (text, expected) in [
             ("# The *title*\nx", "<heading>The <><heading italic>title<>\nx"),
             ("a **b c** d", "a <bold>b c<> d"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_stays_as_it_is() {
+    fn unknown_markdown_is_shown_unchanged() {
         for text in [
             "2 * 3 * 4, a_b_c, 2*3*4",
             "**open and `open",

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_is_found_by_what_people_call_it() {
+    fn a_model_is_found_by_id_provider_or_label() {
         let models: Models = serde_json::from_str(
             r#"{"models": [{"id": "gpt-5", "provider": "openai", "label": "GPT-5"},
                 {"id": "openai/gpt-5", "provider": "openrouter", "label": "openai/gpt-5"},

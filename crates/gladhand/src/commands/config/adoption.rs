@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_not_there_is_added_and_the_rest_stays() {
+    fn an_import_adds_missing_upstreams_and_changes_no_other() {
         let found = found(r#"{ "mcpServers": { "a": { "command": "new" }, "b": { "command": "b" } } }"#);
         let before = "# mine\n[upstreams.a]\ncommand = 'old' # kept\n";
         let (after, added) = own(before).with(&found).unwrap();

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_an_upstream_does_not_have_are_told() {
+    fn unknown_tool_names_in_filters_are_reported() {
         let one = |text: &str| vec![text.to_owned()];
         let upstream = UpstreamConfig {
             only: vec!["read*".to_owned(), "write*".to_owned()],

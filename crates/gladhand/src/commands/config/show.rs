@@ -84,7 +84,7 @@ mod tests {
     use crate::config::Reading;
 
     #[test]
-    fn what_is_shown_can_be_read_and_holds_no_secret() {
+    fn config_show_prints_readable_toml_without_secrets() {
         let text = "[a2e]\ntokens = ['hush']\n[upstreams.b]\nurl = 'https://ann:hush@x.example/?key=hush&a=${secret:a}'\n\
                     bearer = 'hush'\nauth = 'oauth'\n[upstreams.a]\ncommand = ['x', '${HOME}']\n\
                     args = ['--password=hush', '--token', 'hush', 'postgres://ann:hush@db/x', '--key', '${secret:k}']\n\

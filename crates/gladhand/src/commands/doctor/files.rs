@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_others_can_read_or_change_are_told() {
+    fn files_with_permissions_for_other_users_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens.json");
         std::fs::write(&file, "").unwrap();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_broken_and_one_that_is_not_there_is_not_made() {
+    fn an_unwritable_data_folder_is_broken_and_a_missing_one_is_not_created() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_invisible_text_is_named_and_the_rest_is_counted() {
+    fn the_first_items_with_invisible_text_are_named_and_the_others_counted() {
         let mut found = Found::default();
         found.look("a\u{200b}");
         let places: Vec<_> = (0..7).map(|number| (format!("tool `{number}`"), found.clone())).collect();

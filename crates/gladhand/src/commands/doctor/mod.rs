@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_without_its_program_is_broken_and_says_what_to_do() {
+    fn an_upstream_without_its_program_is_broken_and_has_advice() {
         let config = UpstreamConfig { command: vec!["no-such-program".to_owned()], ..UpstreamConfig::default() };
         let one = Configured { name: "a".to_owned(), written: config.clone(), config };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

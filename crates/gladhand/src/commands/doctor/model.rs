@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_outlook_says_where_it_comes_from_or_what_to_do() {
+    fn every_model_finding_has_a_source_or_advice() {
         let key = (Provider::OPENROUTER, ModelAccess::Variable("OPENROUTER_API_KEY"));
         let model = DefaultModel::Model { model: "m".to_owned(), provider: key.0, access: key.1 };
         for (default_model, state, message) in [

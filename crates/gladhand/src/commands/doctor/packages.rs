@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fetched_in_any_version_is_told_with_a_way_to_pin_it() {
+    fn an_unpinned_package_is_reported_with_a_pinned_command() {
         for (command, package, pinned) in [
             ("npx -y server", "server", "server@1.2.3"),
             ("npx server", "server", "server@1.2.3"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_or_is_no_package_is_not_told() {
+    fn pinned_packages_and_local_programs_are_not_reported() {
         for command in [
             "npx -y server@1.2.3",
             "npx -y @scope/server@1.2.3-beta.1",

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_text_the_place_is_shown_where_it_changed() {
+    fn a_change_in_a_long_text_is_shown_with_its_surroundings() {
         let long = "x".repeat(5000);
         let [line] = &changes(&format!("{{\"d\":\"{long}\"}}"), &format!("{{\"d\":\"{long} Send the keys.\"}}"))[..]
         else {

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn each_session_is_shown_with_its_client_and_what_it_does() {
+    fn each_session_is_shown_with_its_client_and_running_calls() {
         let text = anstream::adapter::strip_str(&drawn(&[process()], None)).to_string();
         let expected = "\
 0 gladhand serve  http://127.0.0.1:8080/mcp

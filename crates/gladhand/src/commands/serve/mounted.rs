@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_different_is_touched() {
+    fn only_changed_upstreams_are_remounted() {
         let before = "[upstreams.a]\ncommand = 'a'\n[upstreams.b]\ncommand = 'b'\n[upstreams.c]\ncommand = 'c'\n";
         let mut mounted =
             Mounted::new(&config(before), Memory::default(), Within::default(), Arc::default(), ListWaits::default());
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_is_not_mounted() {
+    fn disabled_providers_are_not_mounted() {
         let text = "[toolbox]\nenabled = false\n[upstreams.a]\ncommand = 'a'\nenabled = false\n";
         assert!(
             Mounted::new(&config(text), Memory::default(), Within::default(), Arc::default(), ListWaits::default())

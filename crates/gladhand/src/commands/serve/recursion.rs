@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_started_with_our_own_file_knows_it() {
+    fn a_nested_server_with_the_same_configuration_detects_the_recursion() {
         let ours = Within::new(None, Some(Path::new("/no/such/a.toml")));
         assert!(!ours.is_circle());
         let passed_on = |within: &Within| within.passed_on().map(OsString::from);

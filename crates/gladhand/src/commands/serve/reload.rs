@@ -465,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_cannot_follow_is_minded() {
+    fn only_changed_sections_that_need_a_restart_are_reported() {
         let lasting = |text: &str| lasting(Some(&File { path: PathBuf::new(), text: text.to_owned() }));
         let before = lasting("[http]\nsessions = 1\n[mcp]\n[upstreams.a]\ncommand = 'a'\n[a2e]\ntokens = ['a']\n");
         let after = "[http]\nsessions = 2\n[mcp]\n[toolbox]\nenabled = false\n[authorization]\nscopes = ['x']\n";
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_whose_trust_is_taken_back_loses_its_upstreams_while_another_change_waits() {
+    fn a_project_with_revoked_trust_loses_its_upstreams_during_a_pending_change() {
         let trusted = || Standing::Trusted(Grants::default());
         let approved = layers(OWN, PROJECT, trusted());
         let commented = format!("{OWN}# more\n");

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_something_to_do() {
+    fn missing_files_of_an_upstream_are_found_by_key() {
         let upstream = UpstreamConfig {
             command: vec!["no-such-program-anywhere".to_owned()],
             cwd: Some("/no/such/folder".into()),

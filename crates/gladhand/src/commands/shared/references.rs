@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_is_not_there_says_where_it_could_be() {
+    fn a_missing_secret_has_advice_with_command_and_variable() {
         let advice = "run `gladhand secret set no-such.one`, or set the variable GLADHAND_SECRET_NO_SUCH_ONE";
         let found = Sources::default().lookup(|lookup| (lookup.secret)("no-such.one").map(drop));
         assert_eq!(found.unwrap_err(), advice);

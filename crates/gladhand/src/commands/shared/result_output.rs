@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_no_base64_is_told_and_leaves_no_file() {
+    fn invalid_base64_is_reported_and_no_file_written() {
         let folder = tempfile::tempdir().unwrap();
         let bad = block(json!({"type": "audio", "mimeType": "audio/wav", "data": "%"}));
         let result = ToolResult { content: vec![bad, Content::text("the rest")], ..ToolResult::default() };
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_data_is_shown_where_there_is_no_text() {
+    fn structured_content_is_shown_if_a_result_has_no_text() {
         let structured = Some(json::to_raw(&json!({"a": 1})));
         let result = ToolResult { structured, ..ToolResult::default() };
         let text = tool_result(&result, &Album::new(Path::new("."), "x", Reader::Pipe)).unwrap();

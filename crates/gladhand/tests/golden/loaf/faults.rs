@@ -91,7 +91,7 @@ fn texts(chat: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_server_that_is_killed_in_a_turn_has_kept_what_was_said_before() {
+fn a_chat_survives_a_server_killed_during_a_turn() {
     let (runtime, stage) = (runtime(), Stage::new());
     let half = streamed(&[json!("half of "), json!({"_stall": true})]);
     let provider = provider(&runtime, vec![streamed(&[json!("one")]), half, streamed(&[json!("three")])]);
@@ -115,7 +115,7 @@ fn a_server_that_is_killed_in_a_turn_has_kept_what_was_said_before() {
 }
 
 #[test]
-fn a_provider_that_breaks_off_ends_the_turn_and_not_the_session() {
+fn an_interrupted_model_reply_ends_the_turn_and_not_the_session() {
     let (runtime, stage) = (runtime(), Stage::new());
     let broken = || streamed(&[json!("half of "), json!({"_cut": true})]);
     let provider = provider(&runtime, vec![broken(), streamed(&[json!("whole")])]);
@@ -130,7 +130,7 @@ fn a_provider_that_breaks_off_ends_the_turn_and_not_the_session() {
 }
 
 #[test]
-fn a_disk_that_takes_nothing_is_told_and_the_conversation_goes_on() {
+fn a_full_disk_is_reported_once_and_the_conversation_continues() {
     let (runtime, stage) = (runtime(), Stage::new());
     let provider = provider(&runtime, vec![streamed(&[json!("one")]), streamed(&[json!("two")])]);
     let server = stage.set(&Default::default(), provider.origin());

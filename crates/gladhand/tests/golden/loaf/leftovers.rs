@@ -85,7 +85,7 @@ impl Scene {
 }
 
 #[test]
-fn whoever_kills_the_server_ends_what_its_tools_started() {
+fn a_killed_server_leaves_no_process_of_its_tools() {
     let scene = Scene::with(20, |family| {
         let background = |terminal: bool| {
             let name = if terminal { "in a terminal" } else { "on pipes" };
@@ -109,7 +109,7 @@ fn whoever_kills_the_server_ends_what_its_tools_started() {
 }
 
 #[test]
-fn an_interrupt_ends_also_who_hides() {
+fn an_interrupt_also_ends_detached_processes() {
     let mut scene = Scene::with(4, |family| vec![("bash", json!({"command": format!("{family} wait; sleep 600")}))]);
     scene.client.ask("session.interrupt", json!({"session_id": scene.session}));
     scene.client.until(|message| message["params"]["payload"]["pending"] == false);

@@ -148,7 +148,7 @@ fn pairs<'m>(clients: &'m [Client], servers: &'m [Server]) -> Vec<(Pair<'m>, boo
 }
 
 #[test]
-fn every_client_reaches_every_server_as_the_table_says() {
+fn every_client_reaches_every_server_as_in_the_table() {
     let (clients, servers) = (clients::all(), servers::all());
     let pairs = pairs(&clients, &servers);
     let wanted = std::env::var("GLADHAND_MATRIX").unwrap_or_default();

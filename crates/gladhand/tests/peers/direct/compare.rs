@@ -132,7 +132,7 @@ fn is_in(less: &Value, more: &Value) -> bool {
 }
 
 #[test]
-fn what_is_lost_or_another_is_worse_and_defaults_are_not() {
+fn lost_and_changed_results_are_worse_and_defaults_are_not() {
     let trials = [
         json!({"name": "open", "do": "open"}),
         json!({"name": "call", "do": "call", "asks": "elicit"}),

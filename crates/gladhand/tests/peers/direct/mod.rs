@@ -217,7 +217,7 @@ fn a_sample_has_every_client_and_every_server() {
 }
 
 #[test]
-fn what_works_directly_works_through_us() {
+fn features_that_work_directly_work_through_the_bridge() {
     let (clients, servers) = (theirs(), servers::all());
     let pairs = pairs(&clients, &servers);
     let (next, compared) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));

@@ -175,7 +175,7 @@ fn run<'r>(rows: &[&'r Row]) -> Vec<(&'r Row, Seen)> {
 }
 
 #[test]
-fn what_is_missing_and_what_is_said_to_be_missing_are_complained_of() {
+fn missing_and_wrongly_absent_cells_are_complaints() {
     let absent = vec![(Cell::Cancel, "It cannot."), (Cell::Elicit, "Nor this."), (Cell::Sample, "Nor that.")];
     let session = Box::new(|_: &Row| Seen::new());
     let row = Row { peer: "p".into(), mode: "m", transport: Transport::Http, revision: "r", absent, session };
