@@ -139,7 +139,7 @@ fn an_unavailable_upstream_is_reported_once_and_only_if_it_matters() {
 }
 
 #[test]
-fn an_upstream_that_says_nothing_is_named_and_delays_no_call_of_another() {
+fn a_silent_upstream_is_named_and_delays_no_call_of_another() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, good) = (folder.path().join("gladhand.toml"), folder.path().join("good.toml"));
     std::fs::write(&good, "[toolbox]\nenabled = true\n").expect("it can be written");

@@ -315,7 +315,7 @@ fn a_replay_against_the_same_server_has_no_differences() {
 }
 
 #[test]
-fn a_replay_tells_which_member_differs() {
+fn a_replay_names_the_member_that_differs() {
     let folder = tempfile::tempdir().unwrap();
     let mut written = recording_of_serve();
     written.text = written.text.replace("\"name\":\"gladhand\"", "\"name\":\"gladfoot\"");
@@ -334,7 +334,7 @@ fn a_replay_tells_which_member_differs() {
 }
 
 #[test]
-fn a_masked_value_equals_any_and_missing_messages_are_told() {
+fn a_masked_value_equals_any_and_missing_messages_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut written = recording_of_serve();
     written.text = written.text.replace("\"name\":\"gladhand\"", "\"name\":\"***\"");
@@ -400,7 +400,7 @@ fn a_server_request_is_answered_with_its_live_id() {
 }
 
 #[test]
-fn a_server_that_ends_early_or_says_nothing_failed() {
+fn a_server_that_ends_early_or_stays_silent_failed() {
     let folder = tempfile::tempdir().unwrap();
     let file = session().file(folder.path());
     for (script, words) in [("echo no licence >&2; exit 3", "exit status: 3"), ("cat >/dev/null", "wrote no message")] {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_agree_with_what_the_provider_requires() {
+    fn descriptions_agree_with_the_requirements_of_the_provider() {
         for provider in Provider::all() {
             let has_credential = provider.key.is_some() || provider.login.is_some();
             let (is_embedded, address) = (provider.requires == Requirement::EmbeddedModel, provider.base_variable);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_created_only_with_what_its_provider_requires() {
+    fn a_client_is_created_only_if_its_provider_has_all_that_it_requires() {
         let connection = |with: bool| Connection {
             web: Web::default(),
             base: with.then(|| "http://127.0.0.1:1/v1".to_owned()),

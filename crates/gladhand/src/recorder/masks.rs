@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_of_many_lines_is_masked_and_what_follows_is_not() {
+    fn a_private_key_of_many_lines_is_masked_and_the_text_after_it_is_not() {
         let mut masks = Masks::default();
         let key =
             ["-----BEGIN RSA PRIVATE KEY-----", "MIIEvQIBADANBg", "kqhkiG9w", "-----END RSA PRIVATE KEY-----", "next"];

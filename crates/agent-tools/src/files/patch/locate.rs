@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_finds_what_comparing_at_every_position_finds() {
+    fn a_search_finds_the_same_lines_as_a_comparison_at_every_position() {
         let texts = ["a b a b a c", "a a b a a a b a a c", "x", "", "a b c"];
         for text in texts {
             let lines: Vec<&str> = text.split(' ').collect();

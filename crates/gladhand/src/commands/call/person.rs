@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upstream_that_cannot_be_used_is_told_once() {
+    fn an_unusable_upstream_is_reported_once() {
         let known =
             UnavailableUpstream { name: "unset".to_owned(), message: "upstream unset is not available".to_owned() };
         let person =
