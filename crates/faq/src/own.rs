@@ -23,6 +23,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 18] = [
     ("docs/performance.md", include_str!("../../../docs/performance.md")),
     ("docs/policy.md", include_str!("../../../docs/policy.md")),
     ("docs/recording.md", include_str!("../../../docs/recording.md")),
+    ("docs/replay.md", include_str!("../../../docs/replay.md")),
     ("docs/security.md", include_str!("../../../docs/security.md")),
     ("docs/stability.md", include_str!("../../../docs/stability.md")),
 ];
