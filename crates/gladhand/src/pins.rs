@@ -362,11 +362,6 @@ impl Known {
         let (standing, new) = compare(pin, seen);
         let is_stored = pin == Some(&new);
         let has_hash = pin.is_some_and(|pin| pin.sha256 == new.sha256);
-        // A list may be a remembered one, older than the change that a session of the same upstream has reported.
-        let is_listed = seen.shown.is_some();
-        if has_hash && is_listed && pin.is_some_and(|pin| pin.changed.is_some()) {
-            return Standing::Pinned;
-        }
         if !is_stored && self.failure.is_none() {
             // A change takes the place of an older definition that waits to be stored.
             if has_hash {

@@ -598,7 +598,7 @@ fn an_upstream_is_not_called_like_a_part_of_gladhand() {
         clone.write("config/gladhand/gladhand.toml", rules);
         clone.write("project/gladhand.toml", &file);
         let screen = clone.trust(&[]);
-        assert!(screen.contains("the name is reserved for tools"), "{screen}");
+        assert!(screen.contains("the name is reserved for"), "{screen}");
         let output = clone.run(&["call", &format!("{name}__echo"), "message=hi"]);
         assert!(!output.status.success() && !mark.exists(), "{}", stdout(&output));
         // In the user's own file it is the same mistake.
