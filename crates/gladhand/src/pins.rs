@@ -363,12 +363,7 @@ impl Known {
         let is_stored = pin == Some(&new);
         let has_hash = pin.is_some_and(|pin| pin.sha256 == new.sha256);
         if !is_stored && self.failure.is_none() {
-            // A change takes the place of an older definition that waits to be stored.
-            if has_hash {
-                self.pending.entry(key).or_insert_with(|| seen.clone());
-            } else {
-                self.pending.insert(key, seen.clone());
-            }
+            self.pending.entry(key).or_insert_with(|| seen.clone());
             // Another process may have approved a change since, so a new change is pending as a new pin is.
             return match standing {
                 Standing::Pinned if has_hash => Standing::Pinned,
