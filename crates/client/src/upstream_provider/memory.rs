@@ -53,8 +53,10 @@ pub fn forget_unused(folder: &Path, now: SystemTime) {
         let is_file = file.file_type().is_ok_and(|kind| kind.is_file());
         if is_file && file.metadata().is_ok_and(is_unused) {
             match std::fs::remove_file(file.path()) {
-                Ok(()) => tracing::debug!(file = %file.path().display(), "an upstream that nobody uses is forgotten"),
-                Err(error) => tracing::debug!(%error, "an upstream that nobody uses could not be forgotten"),
+                Ok(()) => {
+                    tracing::debug!(file = %file.path().display(), "removed the remembered lists of an unused upstream")
+                }
+                Err(error) => tracing::debug!(%error, "could not remove the remembered lists of an unused upstream"),
             }
         }
     }
