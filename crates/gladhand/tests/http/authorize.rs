@@ -14,7 +14,7 @@ use crate::server::{Embedded, Program};
 
 /// Accepts every claimed identity.
 #[derive(Debug)]
-struct Credulous;
+pub(crate) struct Credulous;
 
 impl Authorize for Credulous {
     fn authorize<'a>(

@@ -19,6 +19,7 @@ mod pair;
 mod policy;
 mod questions;
 mod server;
+mod side_routes;
 mod sockets;
 mod statuses;
 mod streams;

@@ -15,6 +15,7 @@ use http::header::{HeaderName, HeaderValue, ORIGIN, VARY};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 
 use super::guard::{Guard, Turned};
 use super::refusals::{RefusalLog, refused};
@@ -24,6 +25,7 @@ use super::respond::{self, Content};
 use super::served::{ConnectionState, Served, Serving};
 use super::sessions::Sessions;
 use super::shared::Shared;
+use super::side_routes::{RouteAccess, SideBody, SideOrigin, SideRoutes};
 use super::{ENDPOINT, a2e, mcp, old_transport};
 
 /// How long a browser may cache the answer to a preflight request, in seconds.
@@ -43,6 +45,9 @@ pub(super) struct Endpoint {
     pub(super) stopping: AtomicBool,
     /// The hash key that maps peers to parties.
     pub(super) secret: RandomState,
+    pub(super) side_routes: Box<[Arc<dyn SideRoutes>]>,
+    /// Cancelled when the streams of side routes are to end.
+    pub(super) ending_streams: CancellationToken,
 }
 
 impl Endpoint {
@@ -104,6 +109,11 @@ impl Endpoint {
         {
             return document.map(Content::Whole);
         }
+        if !self.side_routes.is_empty()
+            && let Some((routes, access)) = self.side_route(path)
+        {
+            return self.serve_beside(&**routes, access, head, body, visitor, line).await;
+        }
         let agents = self.agents_at(head);
         if agents.is_none()
             && !(self.speaks_mcp && [ENDPOINT, old_transport::STREAM, old_transport::MESSAGES].contains(&path))
@@ -145,6 +155,56 @@ impl Endpoint {
         match principal.and_then(|principal| principal.expires) {
             Some(expires) if listens(head) => respond::until(response, expires),
             _ => response,
+        }
+    }
+
+    /// The routes of the embedding program at a path that no dialect has.
+    fn side_route(&self, path: &str) -> Option<(&Arc<dyn SideRoutes>, RouteAccess)> {
+        let is_of_mcp = [ENDPOINT, old_transport::STREAM, old_transport::MESSAGES].contains(&path);
+        let is_of_a2e = [a2e::SESSION, a2e::SEND, a2e::STREAM].contains(&path);
+        if is_of_mcp || is_of_a2e {
+            return None;
+        }
+        self.side_routes.iter().find_map(|routes| routes.access(path).map(|access| (routes, access)))
+    }
+
+    /// Answers a request for a route of the embedding program.
+    async fn serve_beside(
+        &self,
+        routes: &dyn SideRoutes,
+        access: RouteAccess,
+        head: &Parts,
+        body: Incoming,
+        visitor: Visitor,
+        line: &Arc<ConnectionState>,
+    ) -> Response<Content> {
+        let epoch = self.shared.service.access().epoch();
+        let principal = match self.shared.authorize().filter(|_| access == RouteAccess::Endpoint) {
+            None => None,
+            Some(authorize) => match authorize.authorize(head).await {
+                Ok(principal) => principal,
+                Err(denied) => return denied.map(Content::Whole),
+            },
+        };
+        let who = RequestOrigin::new(principal.as_ref(), &visitor, &self.secret, epoch);
+        if principal.is_some() {
+            line.belongs_to(who.party);
+        }
+        let body = match read_body(body, &self.shared, who.party).await {
+            Ok(body) => body,
+            Err(refusal) => return refusal,
+        };
+        let expires = principal.as_ref().and_then(|principal| principal.expires);
+        let from = SideOrigin { address: visitor.address(), principal };
+        let response = routes.respond(Request::from_parts(head.clone(), body), from).await;
+        let ending = self.ending_streams.clone().cancelled_owned();
+        let response = response.map(|body| match body {
+            SideBody::Whole(bytes) => Content::Whole(bytes),
+            SideBody::Stream(_) => Content::Side(Box::new((body, Box::pin(ending)))),
+        });
+        match expires {
+            Some(expires) => respond::until(response, expires),
+            None => response,
         }
     }
 

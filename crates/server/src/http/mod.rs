@@ -28,6 +28,7 @@ mod session;
 mod session_id;
 mod sessions;
 mod shared;
+mod side_routes;
 mod stream;
 mod timeout_io;
 #[cfg(feature = "tls")]
@@ -67,6 +68,7 @@ pub use a2e::AgentLimits;
 pub use address::{Address, BadAddress};
 pub use authorize::{Authorize, Authorized};
 pub use options::HttpOptions;
+pub use side_routes::{RouteAccess, SideBody, SideOrigin, SideResponse, SideRoutes};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub(crate) use worker_threads::WorkerThreads;
@@ -91,6 +93,8 @@ pub struct Http {
     pub options: HttpOptions,
     /// Bounds on sessions of A2E.
     pub agents: AgentLimits,
+    /// Routes beside the dialects. The first one that serves a path answers.
+    pub side_routes: Vec<Arc<dyn SideRoutes>>,
 }
 
 /// A server that is bound and not running yet.
@@ -146,6 +150,8 @@ impl HttpServer {
             refusals: RefusalLog::default(),
             stopping: AtomicBool::new(false),
             secret: RandomState::new(),
+            side_routes: http.side_routes.into(),
+            ending_streams: CancellationToken::new(),
         });
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
         let workers = Arc::new(WorkerThreads::of_one());
@@ -194,6 +200,7 @@ impl HttpServer {
         let stop = stop.await;
         tracing::info!(why = ?stop, "stopping");
         endpoint.stopping.store(true, Ordering::Relaxed);
+        endpoint.ending_streams.cancel();
         context.connections.close();
         context.stopping.cancel();
         endpoint.sessions.stop(stop);

@@ -51,6 +51,14 @@ impl Visitor {
         Self { party: Party(secret.hash_one((2, user))), address: PeerAddress::Socket(user) }
     }
 
+    /// The IP address. `None` on a Unix socket.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self.address {
+            PeerAddress::Address(address) => Some(address),
+            PeerAddress::Socket(_) => None,
+        }
+    }
+
     /// Whether requests of this origin carry a host to check.
     pub(super) fn is_by_name(&self) -> bool {
         matches!(self.address, PeerAddress::Address(_))
