@@ -56,8 +56,10 @@ impl PerSessionRoutes {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// The routes of a session, if they differ from the common ones. Routes are built outside of the lock, once for all
-    /// sessions that see the same lists.
+    /// The routes of a session, if they differ from the common ones. Sessions that see the same lists share them.
+    ///
+    /// Routes are built without a lock, because a provider may call the hub back while its lists are read. Threads that
+    /// need the same routes at the same time may therefore build them more than once, and all use the first result.
     pub(crate) fn routes(
         &self,
         session: SessionId,
@@ -70,7 +72,13 @@ impl PerSessionRoutes {
         let before = self.lock().changes;
         let numbers = numbers();
         let shared = Arc::clone(self.lock().shared.entry(numbers).or_default());
-        let routes = Arc::clone(shared.get_or_init(|| Arc::new(ask())));
+        let routes = match shared.get() {
+            Some(routes) => Arc::clone(routes),
+            None => {
+                let built = Arc::new(ask());
+                Arc::clone(shared.get_or_init(|| built))
+            }
+        };
         let mut state = self.lock();
         // These routes may miss a change that happened in the meantime: the next caller asks again.
         if state.changes == before
@@ -124,5 +132,20 @@ mod tests {
         [one, two, three].into_iter().for_each(drop);
         [1, 2, 3].into_iter().for_each(|session| routes_of.left(SessionId(session)));
         assert!(routes_of.lock().shared.is_empty() && routes_of.is_empty());
+    }
+
+    #[test]
+    fn a_provider_may_ask_for_the_same_routes_while_its_lists_are_read() {
+        let routes_of = PerSessionRoutes::default();
+        let empty = || Routes::ask(Arc::from([]), &Claims::default(), None).0;
+        let (outer, inner) = (SessionId(1), SessionId(2));
+        [outer, inner].into_iter().for_each(|session| routes_of.changed(session));
+        let mut first = None;
+        let ask = || {
+            first = routes_of.routes(inner, || vec![Some(7)], empty);
+            empty()
+        };
+        let routes = routes_of.routes(outer, || vec![Some(7)], ask).unwrap();
+        assert!(Arc::ptr_eq(&routes, &first.unwrap()), "both sessions use the routes that were built first");
     }
 }

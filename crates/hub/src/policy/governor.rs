@@ -13,7 +13,7 @@ use gladhand_core::wire::{RawValue, json};
 use super::asking::{self, Consent};
 use super::audit::{AuditObserver, Auditor, Record};
 use super::limits::{Meters, Permit};
-use super::pins::{Definition, PinMode, Pinboard, Standing, Stopped};
+use super::pins::{Definition, DefinitionSource, PinMode, Pinboard, Standing, Stopped};
 use super::view::View;
 use super::{CallTarget, Decision, Kind, Policy, Who};
 use crate::call_log;
@@ -153,11 +153,15 @@ impl Governor {
     /// Compares the definitions that an upstream sends in one session with the pins, after new pins are stored.
     pub async fn inspect(&self, upstream: &str, listed: &Listed, instructions: Option<&str>) -> Stopped {
         let definitions = Definition::all(upstream, listed, instructions);
-        let mut stopped = self.compare(&definitions);
+        let mut stopped = self.compare(&definitions, DefinitionSource::Session);
         for _ in 0..MOST_WAITS {
-            let Some(storing) = self.storing() else { break };
-            storing.await;
-            stopped = self.compare(&definitions);
+            match self.storing() {
+                Some(storing) => storing.await,
+                // The pins were stored after the comparison.
+                None if stopped.awaits_pins => {}
+                None => break,
+            }
+            stopped = self.compare(&definitions, DefinitionSource::Session);
         }
         stopped
     }
@@ -206,22 +210,23 @@ impl Governor {
         let instructions = routes.mounts.iter().enumerate().filter_map(|(index, mount)| {
             Definition::of_instructions(routes.upstream(index), mount.provider.instructions().as_deref())
         });
-        self.compare(&tools.chain(prompts).chain(instructions).collect::<Vec<_>>())
+        self.compare(&tools.chain(prompts).chain(instructions).collect::<Vec<_>>(), DefinitionSource::Routes)
     }
 
     /// Compares definitions with the pins, and returns the stopped ones.
-    fn compare(&self, seen: &[Definition]) -> Stopped {
+    fn compare(&self, seen: &[Definition], source: DefinitionSource) -> Stopped {
         let mut stopped = Stopped::default();
         let (mode, Some(pinboard)) = (self.in_force().policy.pins, self.pinboard.get()) else { return stopped };
         if mode == PinMode::Off || seen.is_empty() {
             return stopped;
         }
-        for (definition, standing) in seen.iter().zip(pinboard.look(seen)) {
+        for (definition, standing) in seen.iter().zip(pinboard.look(seen, source)) {
             let is_stopped = mode == PinMode::Stop;
             let (name, since) = match standing {
                 Standing::Pinned => continue,
                 Standing::Changed { name, since } => (name, since),
                 Standing::Pending { name } => {
+                    stopped.awaits_pins = true;
                     if is_stopped {
                         stopped.add(definition, format!("{name}: its pin is not stored yet; try again later"));
                     }

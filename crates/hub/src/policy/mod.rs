@@ -31,7 +31,7 @@ pub(crate) use governor::{ConsentRequest, Course};
 pub use invisible::{Invisible, invisible_in, refusal};
 pub use limits::{Limit, Rate};
 pub use parties::{CallTarget, Callers, Kind, NeededScopes, Subjects, Tools, UnknownClass, Who};
-pub use pins::{Definition, PinMode, Pinboard, Pinned, Standing, Stopped};
+pub use pins::{Definition, DefinitionSource, PinMode, Pinboard, Pinned, Standing, Stopped};
 pub use profile::Profile;
 pub use rule::{Effect, Match, Rule};
 pub(crate) use view::{View, Views};

@@ -95,11 +95,21 @@ pub enum Standing {
     },
 }
 
+/// Where compared definitions come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefinitionSource {
+    /// The upstream sent them in a session.
+    Session,
+    /// The routes of the hub have them. They may be remembered from an earlier session, so a remembered definition that
+    /// has its pin does not show that the upstream took a change back.
+    Routes,
+}
+
 /// Stores the pins. The binary implements it with a file and a hash.
 pub trait Pinboard: fmt::Debug + Send + Sync {
     /// Compares definitions with the pins, and pins new ones. The results are in the same order. An implementation must
     /// not make the caller wait: the hub calls this on the threads that serve its sessions.
-    fn look(&self, seen: &[Definition]) -> Vec<Standing>;
+    fn look(&self, seen: &[Definition], source: DefinitionSource) -> Vec<Standing>;
 
     /// If pins are being stored: a future that ends when they are, or when it has given up for now. Calls and lists
     /// wait for it. The implementation makes the hub look again before the future ends.
@@ -114,6 +124,8 @@ pub struct Stopped {
     tools: ByUpstream,
     prompts: ByUpstream,
     instructions: ByUpstream,
+    /// Whether pins were being stored during the comparison, so that a later one may have another result.
+    pub(super) awaits_pins: bool,
 }
 
 /// By upstream, then by own name.

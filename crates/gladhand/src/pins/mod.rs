@@ -9,13 +9,16 @@ use std::time::{Duration, SystemTime};
 
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::Settling;
-use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
+use gladhand_hub::policy::{Definition, DefinitionSource, Pinboard, Pinned, Standing};
 use gladhand_store::files;
-use ring::digest::{SHA256, digest};
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::utc;
+
+mod pin;
+
+pub(crate) use pin::Waiting;
+use pin::{Change, Covers, LONGEST, Pin, compare, key, waiting};
 
 /// Its name in the data folder.
 pub(crate) const NAME: &str = "pins.json";
@@ -23,79 +26,8 @@ pub(crate) const NAME: &str = "pins.json";
 /// All pins, by what they pin: see [`key`].
 type Book = BTreeMap<String, Pin>;
 
-/// The longest pinned definition whose text is stored with its hash.
-const LONGEST: usize = 256 * 1024;
-
-/// The longest changed definition whose text is stored. A longer one cannot be shown, and so not approved.
-const LONGEST_CHANGE: usize = 1024 * 1024;
-
 /// How long calls and lists wait until new pins are stored.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
-
-/// One pinned definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Pin {
-    /// The name under which it is shown and approved.
-    shown: String,
-    sha256: String,
-    since: String,
-    /// The part of the definition that the hash covers. Versions before this was written pinned a part of a tool's
-    /// definition.
-    #[serde(default)]
-    covers: Covers,
-    /// The definition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-    /// The current definition, if it differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    changed: Option<Change>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Covers {
-    /// Title, description, schemas and annotations.
-    #[default]
-    Part,
-    /// Everything.
-    Whole,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Change {
-    sha256: String,
-    at: String,
-    /// Whether `policy approve` has shown this very definition in full. Only such a definition can be approved.
-    #[serde(default)]
-    is_listed: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-}
-
-/// A definition that waits to be approved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Waiting {
-    key: String,
-    /// The name that approves it.
-    pub(crate) name: String,
-    /// Since when it was known.
-    pub(crate) since: String,
-    /// When it was seen to be something else.
-    pub(crate) at: String,
-    /// The hash of the definition that was seen.
-    sha256: String,
-    /// The pinned definition, if it was kept.
-    pub(crate) before: Option<String>,
-    /// The definition that was seen, if it was kept.
-    pub(crate) after: Option<String>,
-}
-
-impl Waiting {
-    /// Whether a user means this definition: by its shown name, or as `upstream/tool`.
-    pub(crate) fn is_named(&self, names: &[String]) -> bool {
-        names.iter().any(|name| *name == self.name || *name == self.key)
-    }
-}
 
 /// The result of an approval.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -129,11 +61,18 @@ struct Known {
     /// The file as it was written last, as far as we know.
     written: Option<Stamp>,
     /// Definitions whose pins the file does not have yet, by key.
-    pending: BTreeMap<String, Definition>,
+    pending: BTreeMap<String, Unstored>,
     /// Why the last attempt to write the file failed, if it did.
     failure: Option<String>,
     /// Whether a definition is not used until something changes: it differs from its pin, or the pin cannot be stored.
     has_stopped: bool,
+}
+
+/// A definition whose pin the file does not have as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Unstored {
+    seen: Definition,
+    source: DefinitionSource,
 }
 
 /// What an update of the file means for definitions that were compared before.
@@ -205,7 +144,7 @@ impl PinFile {
             return if is_writable_again || !is_current { Updated::Changed } else { Updated::Unchanged };
         }
         for (key, definition) in &pending {
-            let (_, pin) = compare(book.get(key), definition);
+            let (_, pin) = compare(book.get(key), &definition.seen, definition.source);
             book.insert(key.clone(), pin);
         }
         let stored = self.write(&book);
@@ -319,10 +258,10 @@ impl PinFile {
 impl Pinboard for PinFile {
     /// Compares with the pins in memory, and accesses no file. A definition whose pin is not in the file yet is pending
     /// until the thread of [`PinFile::update`] has stored it.
-    fn look(&self, seen: &[Definition]) -> Vec<Standing> {
+    fn look(&self, seen: &[Definition], source: DefinitionSource) -> Vec<Standing> {
         let mut known = self.known();
         let (were_pending, had_stopped) = (known.pending.len(), known.has_stopped);
-        let standings: Vec<_> = seen.iter().map(|definition| known.standing(definition)).collect();
+        let standings: Vec<_> = seen.iter().map(|definition| known.standing(definition, source)).collect();
         let is_pending = known.pending.len() > were_pending;
         if is_pending {
             self.is_storing.send_replace(true);
@@ -356,14 +295,14 @@ impl Known {
     }
 
     /// The standing of a definition. If the file does not have it as it is, the definition is pending.
-    fn standing(&mut self, seen: &Definition) -> Standing {
+    fn standing(&mut self, seen: &Definition, source: DefinitionSource) -> Standing {
         let key = key(seen.kind, &seen.upstream, &seen.own);
         let pin = self.book.get(&key);
-        let (standing, new) = compare(pin, seen);
+        let (standing, new) = compare(pin, seen, source);
         let is_stored = pin == Some(&new);
         let has_hash = pin.is_some_and(|pin| pin.sha256 == new.sha256);
         if !is_stored && self.failure.is_none() {
-            self.pending.entry(key).or_insert_with(|| seen.clone());
+            self.pending.entry(key).or_insert_with(|| Unstored { seen: seen.clone(), source });
             // Another process may have approved a change since, so a new change is pending as a new pin is.
             return match standing {
                 Standing::Pinned if has_hash => Standing::Pinned,
@@ -377,71 +316,6 @@ impl Known {
         self.has_stopped |= standing != Standing::Pinned;
         standing
     }
-}
-
-/// The changed definition of a pin, if it has one.
-fn waiting(key: &str, pin: &Pin) -> Option<Waiting> {
-    let Change { sha256, at, text, .. } = pin.changed.as_ref()?;
-    Some(Waiting {
-        key: key.to_owned(),
-        name: pin.shown.clone(),
-        since: pin.since.clone(),
-        at: at.clone(),
-        sha256: sha256.clone(),
-        before: pin.text.clone(),
-        after: text.clone(),
-    })
-}
-
-/// Under which key a definition is pinned. That of a tool is what older versions wrote.
-fn key(kind: Pinned, upstream: &str, own: &str) -> String {
-    match kind {
-        Pinned::Tool => format!("{upstream}/{own}"),
-        Pinned::Prompt => format!("prompt:{upstream}/{own}"),
-        Pinned::Instructions => format!("instructions:{upstream}"),
-    }
-}
-
-/// Compares a definition with its pin, if it has one, and returns the pin from now on.
-fn compare(pin: Option<&Pin>, seen: &Definition) -> (Standing, Pin) {
-    let sha256 = hash(&seen.text);
-    let text = |longest: usize| (seen.text.len() <= longest).then(|| seen.text.clone());
-    let fresh = |shown: String, since: String| Pin {
-        shown,
-        sha256: sha256.clone(),
-        since,
-        covers: Covers::Whole,
-        text: text(LONGEST),
-        changed: None,
-    };
-    let Some(pin) = pin else {
-        let shown = seen.shown.clone().unwrap_or_else(|| key(seen.kind, &seen.upstream, &seen.own));
-        return (Standing::Pinned, fresh(shown, utc::now()));
-    };
-    let shown = seen.shown.clone().unwrap_or_else(|| pin.shown.clone());
-    let is_same = match pin.covers {
-        Covers::Whole => pin.sha256 == sha256,
-        Covers::Part => seen.narrow.as_ref().is_some_and(|narrow| pin.sha256 == hash(narrow)),
-    };
-    if is_same {
-        // The rest of what only a part was pinned of is pinned now.
-        return (Standing::Pinned, fresh(shown, pin.since.clone()));
-    }
-    let changed = match &pin.changed {
-        // An older version may have recorded the change without its text, and listed it without showing it.
-        Some(change) if change.sha256 == sha256 && change.text.is_none() => {
-            Change { text: text(LONGEST_CHANGE), is_listed: false, ..change.clone() }
-        }
-        Some(change) if change.sha256 == sha256 => change.clone(),
-        _ => Change { sha256, at: utc::now(), is_listed: false, text: text(LONGEST_CHANGE) },
-    };
-    let standing = Standing::Changed { name: shown.clone(), since: pin.since.clone() };
-    (standing, Pin { shown, changed: Some(changed), ..pin.clone() })
-}
-
-/// A text's SHA-256 in hexadecimal.
-pub(crate) fn hash(text: &str) -> String {
-    gladhand_core::hex::encode(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
 fn read(path: &Path) -> io::Result<Book> {
@@ -463,6 +337,7 @@ fn written(path: &Path) -> Option<Stamp> {
 
 #[cfg(test)]
 mod tests {
+    use super::pin::{LONGEST_CHANGE, hash};
     use super::*;
 
     fn definition(text: &str) -> [Definition; 1] {
@@ -473,10 +348,10 @@ mod tests {
 
     /// The standings after the thread of the file has stored what is new.
     fn look(file: &PinFile, seen: &[Definition]) -> Vec<Standing> {
-        let standings = file.look(seen);
+        let standings = file.look(seen, DefinitionSource::Session);
         if file.storing().is_some() {
             file.update(|_| ());
-            return file.look(seen);
+            return file.look(seen, DefinitionSource::Session);
         }
         standings
     }
@@ -545,21 +420,40 @@ mod tests {
         let updates = file.updates();
         let pending = [Standing::Pending { name: "u__t".to_owned() }];
         for text in ["one", "one", "two"] {
-            assert_eq!(file.look(&definition(text)), pending, "{text}");
+            assert_eq!(file.look(&definition(text), DefinitionSource::Session), pending, "{text}");
         }
         assert!(!path.exists() && file.storing().is_some());
         assert_eq!((updates.try_recv(), updates.try_recv().is_err()), (Ok(()), true), "the thread is woken once");
         let compare = |updated| {
             assert_eq!(updated, Updated::Stored);
-            assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+            assert_eq!(file.look(&definition("one"), DefinitionSource::Session), [Standing::Pinned]);
             assert!(file.storing().is_some(), "nobody goes on before the hub has compared");
         };
         assert_eq!(file.update(compare), Updated::Stored);
         assert!(path.exists() && file.storing().is_none() && !file.has_stopped());
-        assert_eq!(file.look(&definition("two")), pending, "another process may have approved it");
+        assert_eq!(
+            file.look(&definition("two"), DefinitionSource::Session),
+            pending,
+            "another process may have approved it"
+        );
         file.update(|_| ());
-        assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]));
+        assert!(matches!(&file.look(&definition("two"), DefinitionSource::Session)[..], [Standing::Changed { .. }]));
         assert!(file.has_stopped() && updates.try_recv().is_ok(), "from now on an approval is looked for");
+    }
+
+    #[test]
+    fn a_remembered_definition_does_not_take_back_a_change_that_waits_to_be_approved() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = PinFile::open(folder.path().join("pins.json")).unwrap();
+        look(&file, &definition("one"));
+        assert!(matches!(&look(&file, &definition("two"))[..], [Standing::Changed { .. }]));
+        assert_eq!(file.look(&definition("one"), DefinitionSource::Routes), [Standing::Pinned]);
+        assert!(file.storing().is_none(), "the remembered list has its pin, and nothing is to be stored");
+        let in_session = file.look(&definition("two"), DefinitionSource::Session);
+        assert!(matches!(&in_session[..], [Standing::Changed { .. }]), "{in_session:?}");
+        assert_eq!(file.waiting().len(), 1);
+        assert_eq!(look(&file, &definition("one")), [Standing::Pinned]);
+        assert!(file.waiting().is_empty(), "a session shows that the upstream took the change back");
     }
 
     #[test]
