@@ -1,10 +1,11 @@
 //! The audit file: one JSON line for each call, written by a thread of its own.
 //!
-//! A call never waits for the disk: lines go through a bounded queue, and what does not fit is counted, in the file
-//! and in the log. When the file is full it is moved aside and a new one begun.
+//! A call never waits for the disk: records go through a bounded queue that principals share, and records that do not
+//! fit are counted, in the file and in the log. When the file is full it is moved aside and a new one begun.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,15 +14,18 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use fs_err::File;
+use gladhand_core::operations::Party;
 use gladhand_core::wire::invisible::escape_json;
 use gladhand_hub::policy::{Auditor, Record};
+use gladhand_hub::{Portion, Portions};
 use gladhand_redaction::{redact, redact_raw};
 use serde::Serialize;
 
 use crate::config::AuditConfig;
 use crate::utc;
 
-/// Maximum number of records that wait for the disk.
+/// Maximum number of records that wait for the disk. If it is reached, a principal with less than an equal share still
+/// gets more, up to twice the number.
 const QUEUE: usize = 4096;
 
 /// How long the end of the process waits for the last lines.
@@ -31,6 +35,8 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Audit {
     queue: SyncSender<AuditMessage>,
+    shares: Arc<Portions>,
+    hasher: RandomState,
     dropped: Arc<AtomicU64>,
     payloads: bool,
 }
@@ -42,7 +48,7 @@ impl fmt::Debug for Audit {
 }
 
 enum AuditMessage {
-    Call(String, Box<Record>),
+    Call(String, Box<Record>, Portion),
     Flush(SyncSender<()>),
 }
 
@@ -51,11 +57,16 @@ impl Audit {
     pub(crate) fn start(config: &AuditConfig) -> io::Result<Option<Self>> {
         let Some(path) = &config.file else { return Ok(None) };
         let file = AuditFile::open(path, config.max_bytes, config.keep)?;
-        let (queue, messages) = sync_channel(QUEUE);
-        let dropped = Arc::<AtomicU64>::default();
-        let missed = Arc::clone(&dropped);
+        let (audit, messages) = Self::queue(config.payloads);
+        let missed = Arc::clone(&audit.dropped);
         std::thread::Builder::new().name("audit".to_owned()).spawn(move || write_all(file, &messages, &missed))?;
-        Ok(Some(Self { queue, dropped, payloads: config.payloads }))
+        Ok(Some(audit))
+    }
+
+    fn queue(payloads: bool) -> (Self, Receiver<AuditMessage>) {
+        let (queue, messages) = sync_channel(2 * QUEUE);
+        let (shares, hasher) = (Portions::of(QUEUE, 1), RandomState::new());
+        (Self { queue, shares, hasher, dropped: Arc::default(), payloads }, messages)
     }
 
     /// Waits until the previous records are written, for a limited time.
@@ -69,7 +80,10 @@ impl Audit {
 
 impl Auditor for Audit {
     fn record(&self, record: Record) {
-        if self.queue.try_send(AuditMessage::Call(utc::now(), Box::new(record))).is_err() {
+        // Callers without a principal share one part.
+        let mut portion = self.shares.portion(Party(self.hasher.hash_one(&record.principal)));
+        let is_in_share = portion.grow(1);
+        if !is_in_share || self.queue.try_send(AuditMessage::Call(utc::now(), Box::new(record), portion)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -90,7 +104,9 @@ fn write_all(mut file: AuditFile, messages: &Receiver<AuditMessage>, dropped: &A
     let mut is_failing = false;
     while let Ok(message) = messages.recv() {
         let written = match message {
-            AuditMessage::Call(time, record) => file.write(&AuditLine { time: &time, record: &redacted(*record) }),
+            AuditMessage::Call(time, record, _portion) => {
+                file.write(&AuditLine { time: &time, record: &redacted(*record) })
+            }
             AuditMessage::Flush(done) => {
                 let missed = missed(&mut file, dropped);
                 let _ = done.send(());
@@ -224,19 +240,17 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_name_of_a_tool_that_the_hub_has_is_never_masked() {
-        gladhand_redaction::learn("name-that-is-also-a-value", gladhand_redaction::Life::Process);
-        let record = |operation, upstream: &str| Record {
+    fn record_of(principal: Option<&str>) -> Record {
+        Record {
             session: None,
-            principal: None,
+            principal: principal.map(ToOwned::to_owned),
             client: String::new(),
             client_version: String::new(),
             dialect: "mcp",
             dialect_version: String::new(),
-            upstream: upstream.to_owned(),
-            operation,
-            tool: "name-that-is-also-a-value".to_owned(),
+            upstream: String::new(),
+            operation: "tool",
+            tool: String::new(),
             own_name: String::new(),
             outcome: "ok",
             rule: None,
@@ -245,6 +259,32 @@ mod tests {
             bytes_out: 0,
             arguments: None,
             result: None,
+        }
+    }
+
+    #[test]
+    fn a_principal_that_fills_the_queue_displaces_no_record_of_another() {
+        let (audit, messages) = Audit::queue(false);
+        (0..3 * QUEUE).for_each(|_| audit.record(record_of(Some("bob"))));
+        (0..QUEUE / 4).for_each(|_| audit.record(record_of(Some("alice"))));
+        (0..QUEUE / 4).for_each(|_| audit.record(record_of(None)));
+        let mut written = std::collections::HashMap::<_, usize>::new();
+        for message in messages.try_iter() {
+            let AuditMessage::Call(_, record, _) = message else { panic!("a record") };
+            *written.entry(record.principal).or_default() += 1;
+        }
+        assert_eq!((written[&Some("alice".to_owned())], written[&None]), (QUEUE / 4, QUEUE / 4));
+        assert_eq!(audit.dropped.load(Ordering::Relaxed) as usize, 3 * QUEUE - written[&Some("bob".to_owned())]);
+    }
+
+    #[test]
+    fn the_name_of_a_tool_that_the_hub_has_is_never_masked() {
+        gladhand_redaction::learn("name-that-is-also-a-value", gladhand_redaction::Life::Process);
+        let record = |operation, upstream: &str| Record {
+            upstream: upstream.to_owned(),
+            operation,
+            tool: "name-that-is-also-a-value".to_owned(),
+            ..record_of(None)
         };
         for (operation, upstream, shown) in [
             ("tool", "files", "name-that-is-also-a-value"),

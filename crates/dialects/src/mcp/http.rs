@@ -4,11 +4,13 @@
 //! here, because HTTP requires a status for them that the same error code does not have elsewhere.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope, code};
 use gladhand_core::wire::{FrameKind, Frames, Id, Line, Members, values};
 
+use super::batch::MAX_BATCH;
 pub use super::header_params::{
     BadAnnotation, HeaderParam, Mirrors, PREFIX, decode_header_value, encode_header_value, header_params,
 };
@@ -58,7 +60,8 @@ pub fn error_message(text: &str) -> Option<String> {
     Members::of(error)?.str("message").map(Cow::into_owned)
 }
 
-/// The names of all tools that a body calls, parsed like in the server side.
+/// The names of all tools that a body calls, each once, parsed like in the server side. A batch that the server side
+/// refuses for its length calls none.
 pub fn called_tools(body: &[u8]) -> Vec<String> {
     // An unreadable body calls no tool: the server side refuses it.
     let Ok(Some(text)) = super::DIALECT.text.read(Line::Bytes(body)) else { return Vec::new() };
@@ -70,8 +73,9 @@ pub fn called_tools(body: &[u8]) -> Vec<String> {
     if !text.trim_start().starts_with('[') {
         return one(&text).into_iter().collect();
     }
-    let parts = values::items(&text).unwrap_or_default();
-    parts.into_iter().filter_map(|part| one(part.get())).collect()
+    let parts = values::items(&text).ok().filter(|parts| parts.len() <= MAX_BATCH).unwrap_or_default();
+    let mut known = HashSet::new();
+    parts.into_iter().filter_map(|part| one(part.get())).filter(|name| known.insert(name.clone())).collect()
 }
 
 /// The parameter of a method that the name header mirrors.
@@ -185,5 +189,22 @@ pub fn status(response: FrameKind) -> u16 {
         } => 400,
         FrameKind::Error { code: code::METHOD_NOT_FOUND, .. } => 404,
         _ => 200,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_calls_each_tool_once_and_a_batch_that_is_too_long_calls_none() {
+        let call =
+            |name: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{name}"}}}}"#);
+        let batch = |length: usize| {
+            format!("[{}]", [call("a"), call("b")].iter().cycle().take(length).cloned().collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(called_tools(call("a").as_bytes()), ["a"]);
+        assert_eq!(called_tools(batch(MAX_BATCH).as_bytes()), ["a", "b"]);
+        assert!(called_tools(batch(MAX_BATCH + 1).as_bytes()).is_empty());
     }
 }

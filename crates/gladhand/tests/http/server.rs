@@ -3,12 +3,14 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gladhand::authorization::unnamed_pass;
 use gladhand::dialects::Stop;
 use gladhand::hub::{Hub, Provider};
 use gladhand::{Limits, Secret, Service};
+use gladhand_server::access::Access;
 use gladhand_server::http::{Http, HttpOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -105,6 +107,8 @@ impl Drop for Program {
 /// A server in this process, in front of a provider of our own.
 pub(crate) struct Embedded {
     pub(crate) address: SocketAddr,
+    /// The access rules of the server.
+    pub(crate) access: Arc<Access>,
     stop: Option<tokio::sync::oneshot::Sender<Stop>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -134,15 +138,16 @@ impl Embedded {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
-                let server =
-                    Service::new(hub).limits(limits).passes(passes).bind_http(http).await.expect("a free port");
+                let service = Service::new(hub).limits(limits).passes(passes);
+                let access = Arc::clone(service.access());
+                let server = service.bind_http(http).await.expect("a free port");
                 let address = server.urls()[0].split('/').nth(2).and_then(|address| address.parse().ok());
-                bound.send(address.expect("an address")).expect("somebody waits for it");
+                bound.send((address.expect("an address"), access)).expect("the test waits for the address");
                 server.run(async { stopped.await.unwrap_or(Stop::Terminated) }).await;
             });
         });
-        let address = address.recv_timeout(PATIENCE).expect("it is bound");
-        Self { address, stop: Some(stop), thread: Some(thread) }
+        let (address, access) = address.recv_timeout(PATIENCE).expect("it is bound");
+        Self { address, access, stop: Some(stop), thread: Some(thread) }
     }
 
     pub(crate) fn connect(&self) -> Connection {

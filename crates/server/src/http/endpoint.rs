@@ -25,7 +25,7 @@ use super::respond::{self, Content};
 use super::served::{ConnectionState, Served, Serving};
 use super::sessions::Sessions;
 use super::shared::Shared;
-use super::side_routes::{RouteAccess, SideBody, SideOrigin, SideRoutes};
+use super::side_routes::{RouteAccess, SideBody, SideOrigin, SideRoutes, SideStream};
 use super::{ENDPOINT, a2e, mcp, old_transport};
 
 /// How long a browser may cache the answer to a preflight request, in seconds.
@@ -197,14 +197,39 @@ impl Endpoint {
         let expires = principal.as_ref().and_then(|principal| principal.expires);
         let from = SideOrigin { address: visitor.address(), principal };
         let response = routes.respond(Request::from_parts(head.clone(), body), from).await;
-        let ending = self.ending_streams.clone().cancelled_owned();
+        if matches!(response.body(), SideBody::Stream(_)) && !self.shared.streams.admits(who.party) {
+            return respond::unavailable("busy", "busy: too many streams; try again later");
+        }
         let response = response.map(|body| match body {
             SideBody::Whole(bytes) => Content::Whole(bytes),
-            SideBody::Stream(_) => Content::Side(Box::new((body, Box::pin(ending)))),
+            SideBody::Stream(parts) => {
+                let portion = self.shared.streams.portion(who.party).with(1);
+                let end = self.end_of_side_stream(access, who);
+                Content::Side(Box::new(SideStream { parts, end: Box::pin(end), _portion: portion }))
+            }
         });
         match expires {
             Some(expires) => respond::until(response, expires),
             None => response,
+        }
+    }
+
+    /// Ends when a stream of a side route must end: the server stops, or its reader loses access to the endpoint.
+    fn end_of_side_stream(&self, access: RouteAccess, who: RequestOrigin) -> impl Future<Output = ()> + Send + 'static {
+        let (shared, stopping) = (Arc::clone(&self.shared), self.ending_streams.clone());
+        let withdrawn = async move {
+            let known = shared.service.access();
+            let mut epoch = who.epoch;
+            while access == RouteAccess::Own || !shared.has_withdrawn(&who) {
+                known.changed_after(epoch).await;
+                epoch = known.epoch();
+            }
+        };
+        async move {
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = withdrawn => {}
+            }
         }
     }
 

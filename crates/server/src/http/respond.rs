@@ -11,12 +11,11 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, 
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::a2e::AgentStream;
 use super::events::Events;
 use super::refusals::refused;
-use super::side_routes::SideBody;
+use super::side_routes::SideStream;
 
 /// Names a session, on requests and on the answer that opens one.
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -36,8 +35,8 @@ pub(super) enum Content {
     Events(Box<Events>),
     /// Messages to an agent as they come.
     Messages(Box<AgentStream>),
-    /// Parts of a side route as they arrive, until the server stops.
-    Side(Box<(SideBody, Pin<Box<WaitForCancellationFutureOwned>>)>),
+    /// Parts of a side route as they arrive.
+    Side(Box<SideStream>),
     /// Something of the above that ends with the token of its reader.
     Expiring(Box<(Self, Pin<Box<Sleep>>)>),
 }
@@ -52,13 +51,7 @@ impl Body for Content {
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Events(events) => Pin::new(&mut **events).poll_frame(cx),
             Self::Messages(messages) => Pin::new(&mut **messages).poll_frame(cx),
-            Self::Side(side) => {
-                let (body, ending) = &mut **side;
-                match ending.as_mut().poll(cx) {
-                    Poll::Ready(()) => Poll::Ready(None),
-                    Poll::Pending => body.poll_part(cx).map(|part| part.map(|part| Ok(Frame::data(part)))),
-                }
-            }
+            Self::Side(side) => side.poll_part(cx).map(|part| part.map(|part| Ok(Frame::data(part)))),
             Self::Expiring(expiring) => {
                 let (content, end) = &mut **expiring;
                 match end.as_mut().poll(cx) {

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
+use gladhand_hub::Portion;
 use http::{Request, Response};
 use tokio::sync::mpsc;
 
@@ -51,17 +52,32 @@ pub enum SideBody {
     /// All of it.
     Whole(Bytes),
     /// Events as they arrive (`text/event-stream`). The sender learns that the client is gone when sending fails. The bound of
-    /// the channel is the bound of what waits for a slow client. A stop of the server ends the stream.
+    /// the channel is the bound of what waits for a slow client. A stop of the server ends the stream, and so does the
+    /// loss of the access that the route states. The stream counts among the event streams of its party.
     Stream(mpsc::Receiver<Bytes>),
 }
 
-impl SideBody {
+/// A stream that a client reads.
+pub(super) struct SideStream {
+    pub(super) parts: mpsc::Receiver<Bytes>,
+    /// Ends when the stream must end.
+    pub(super) end: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Its part of all streams.
+    pub(super) _portion: Portion,
+}
+
+impl SideStream {
     /// Polls the next part.
     pub(super) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        match self {
-            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(Some(std::mem::take(bytes))),
-            Self::Stream(parts) => parts.poll_recv(cx),
+        match self.end.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => self.parts.poll_recv(cx),
         }
+    }
+}
+
+impl fmt::Debug for SideStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SideStream").field("parts", &self.parts).finish_non_exhaustive()
     }
 }
