@@ -55,7 +55,7 @@ pub use own_files::OwnFiles;
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
 pub use program_environment::{ProgramEnvironment, usual};
 pub use project::SetAside;
-pub use reading::{Examined, Reading, parse};
+pub use reading::{Examined, MOST_UPSTREAMS, Reading, parse};
 pub use repository::RepositoryConfig;
 pub use sections::{HttpConfig, Limits, McpConfig, RecordConfig, ToolboxConfig};
 pub use source::{Problem, Source};

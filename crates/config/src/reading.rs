@@ -7,7 +7,7 @@ use super::source::{bounded, in_order};
 use super::{Config, Grants, Lookup, PolicyConfig, Problem, Source, expand, layers};
 
 /// How many upstreams a file has at most.
-pub(crate) const MOST_UPSTREAMS: usize = 1000;
+pub const MOST_UPSTREAMS: usize = 1000;
 
 /// Which part of a file is read.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use super::found::{Found, Origin, secret_name};
 use super::record::fingerprint;
 use super::setting::{Setting, Text};
 use super::{BadFile, Client, Format, carried, jsonc};
-use crate::config::BUILT_IN;
+use crate::config::{BUILT_IN, MOST_UPSTREAMS};
 
 /// Where clients keep their servers in a file.
 const SECTIONS: [&[&str]; 5] =
@@ -106,6 +106,10 @@ pub(crate) fn read(text: &str, source: &Source, here: Option<&Path>) -> Result<S
         .collect::<Result<_, BadFile>>()?;
     if let Some((here, folder)) = here.and_then(|here| Some((here, here.to_str()?))) {
         all.push((Some(here), entries(text, source, &["projects", folder, "mcpServers"])?));
+    }
+    let count = all.iter().map(|(_, servers)| servers.len()).sum();
+    if count > MOST_UPSTREAMS {
+        return Err(BadFile::TooManyServers(count));
     }
     Ok(collected(all, source))
 }
@@ -650,6 +654,18 @@ only = ["one"]
         let source = Source::named(Path::new("/p/.gemini/settings.json"));
         let toml = imported_from(r#"{ "mcpServers": { "a": { "command": "a", "env": { "T": "$TOKEN" } } } }"#, &source);
         assert!(toml.contains(r#"env = { T = "$${TOKEN}" }"#), "{toml}");
+    }
+
+    #[test]
+    fn a_file_with_more_servers_than_a_configuration_can_have_is_refused() {
+        let source = Source::named(Path::new("/p/.mcp.json"));
+        let file = |count: usize| {
+            let servers: Vec<_> = (0..count).map(|number| format!(r#""s{number}": {{"command": "a"}}"#)).collect();
+            read(&format!(r#"{{"mcpServers": {{{}}}}}"#, servers.join(",")), &source, None)
+        };
+        assert_eq!(file(MOST_UPSTREAMS).unwrap().found.len(), MOST_UPSTREAMS);
+        let refused = file(MOST_UPSTREAMS + 1).unwrap_err().to_string();
+        assert_eq!(refused, "it has 1001 servers, and at most 1000 can be imported");
     }
 
     #[test]

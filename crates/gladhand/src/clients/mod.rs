@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::config::MOST_UPSTREAMS;
+
 /// The largest file that is read. Some programs keep much else beside their servers.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
@@ -32,6 +34,9 @@ pub(crate) enum BadFile {
     /// An entry is written in a way that cannot be changed without changing something else.
     #[error("`{0}` is written in a way that cannot be changed here: edit the file by hand")]
     Uneditable(String),
+    /// It has more servers than a configuration file can have.
+    #[error("it has {0} servers, and at most {MOST_UPSTREAMS} can be imported")]
+    TooManyServers(usize),
 }
 
 /// The text of a program's file.
