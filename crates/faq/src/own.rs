@@ -6,12 +6,13 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 19] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 20] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
     ("docs/a2e.md", include_str!("../../../docs/a2e.md")),
     ("docs/agent.md", include_str!("../../../docs/agent.md")),
     ("docs/chat.md", include_str!("../../../docs/chat.md")),
+    ("docs/check.md", include_str!("../../../docs/check.md")),
     ("docs/commands.md", include_str!("../../../docs/commands.md")),
     ("docs/configuration.md", include_str!("../../../docs/configuration.md")),
     ("docs/conformance.md", include_str!("../../../docs/conformance.md")),

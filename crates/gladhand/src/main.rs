@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Prompts(args) => commands::list::prompts(args, cli.global.verbose),
         Command::Policy(args) => commands::policy::run(&args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
+        Command::Probe(args) => commands::probe::run(&args, cli.global.verbose),
         Command::Config(args) => commands::config::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         #[cfg(unix)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use gladhand_core::negotiation::{Agreement, Refusal};
-use gladhand_core::operations::{Answered, Question};
+use gladhand_core::operations::{Answered, Operation, Outcome, Question};
 use gladhand_dialects::{ClientSetup, Dialect};
 use gladhand_session::tap::Tap;
 
@@ -48,6 +48,11 @@ impl Probe {
     /// Processes everything that the upstream sends, until it is gone.
     pub async fn listen(&mut self) {
         self.driver.listen().await;
+    }
+
+    /// Makes a call in the open session, and processes everything that the upstream sends until the outcome is there.
+    pub async fn call(&mut self, operation: Operation<'static>) -> Outcome {
+        self.driver.call_alone(operation).await
     }
 
     /// Sends the closing message, if the dialect has one.

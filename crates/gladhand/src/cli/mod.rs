@@ -18,6 +18,7 @@ use crate::commands::list::{PromptsArgs, ResourcesArgs, ToolsArgs};
 use crate::commands::login::{LoginArgs, LogoutArgs};
 use crate::commands::open::OpenArgs;
 use crate::commands::policy::PolicyArgs;
+use crate::commands::probe::ProbeArgs;
 #[cfg(unix)]
 use crate::commands::ps::PsArgs;
 #[cfg(unix)]
@@ -191,6 +192,8 @@ pub enum Command {
     Record(RecordArgs),
     /// Open a session with a server, and show the handshake.
     Open(OpenArgs),
+    /// Find out what a server is: versions, lists, timing, oddities, configuration.
+    Probe(ProbeArgs),
     /// Call a tool of a server.
     Call(CallArgs),
     /// Show the messages of a recording.

@@ -27,6 +27,7 @@ pub mod login;
 pub mod manual;
 pub mod open;
 pub mod policy;
+pub mod probe;
 #[cfg(unix)]
 pub mod ps;
 #[cfg(unix)]

@@ -4,6 +4,7 @@
 //! the next event.
 
 mod backpressure;
+mod lone_call;
 mod questions;
 
 use std::collections::{HashMap, VecDeque};

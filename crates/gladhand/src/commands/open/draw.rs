@@ -72,12 +72,12 @@ impl Page {
 }
 
 /// Milliseconds with three decimals.
-pub(super) fn millis(duration: std::time::Duration) -> f64 {
+pub(in crate::commands) fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// The server, with this program under its plain name.
-fn shown(target: &Target) -> String {
+pub(in crate::commands) fn shown(target: &Target) -> String {
     let Target::Command(words) = target else { return target.to_string() };
     let mut words = words.clone();
     if let (Some(first), Ok(own)) = (words.first_mut(), std::env::current_exe())
@@ -189,7 +189,7 @@ fn remarks(hints: &[String], stderr: &[String], width: usize, text: &mut String)
 }
 
 /// A server by its own name.
-fn server(agreement: &Agreement) -> String {
+pub(in crate::commands) fn server(agreement: &Agreement) -> String {
     match (agreement.server.name.as_str(), agreement.server.version.as_str()) {
         ("", _) => "a server that gave no name".to_owned(),
         (name, "") => plain(name),

@@ -19,7 +19,7 @@ use gladhand_client::upstream::Target;
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// The clients that a server can be opened as, the newest version of each dialect first.
-pub(super) fn clients(target: &Target) -> Vec<(&'static Dialect, &'static str)> {
+pub(in crate::commands) fn clients(target: &Target) -> Vec<(&'static Dialect, &'static str)> {
     let is_carried = |dialect: &&'static Dialect| matches!(target, Target::Command(_)) || dialect.has_http;
     let mut clients = Vec::new();
     for dialect in REGISTRY.iter().copied().filter(is_carried) {
@@ -30,19 +30,20 @@ pub(super) fn clients(target: &Target) -> Vec<(&'static Dialect, &'static str)> 
     clients
 }
 
-/// Opens a session as each client.
-pub(super) async fn open(
+/// Opens a session as each client. `lists` is how long the lists of an open session may take, if they are wanted.
+pub(in crate::commands) async fn open(
     target: &Target,
     access: &Access,
     setup: &ClientSetup,
     timeout: Duration,
     log_stderr: bool,
+    lists: Option<Duration>,
 ) -> Vec<(Record, Running)> {
     let begun = Instant::now();
     let deadline = watch::Sender::new(begun + timeout);
     let attempts = clients(target).into_iter().map(|(dialect, version)| {
         let setup = ClientSetup { version: version.to_owned(), ..setup.clone() };
-        let plan = Plan { dialect, setup, target: target.clone(), access, log_stderr };
+        let plan = Plan { dialect, setup, target: target.clone(), access, log_stderr, lists };
         let deadline = &deadline;
         async move {
             let attempt = exchange::open(plan, too_late(begun, deadline.subscribe()), &mut |_| {}).await;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::{Agreement, Refusal, Side};
+use gladhand_core::operations::{Feature, Operation, Reply};
 use gladhand_core::wire::lines::MAX_LINE;
-use gladhand_dialects::{ClientSetup, Dialect, Stop};
+use gladhand_dialects::{ClientSetup, Dialect, Stop, absent};
 use gladhand_redaction::redact;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -37,49 +38,53 @@ const AFTERTHOUGHT: Duration = Duration::from_millis(50);
 
 /// The target of the opening, and its options.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
+pub(in crate::commands) struct Plan<'a> {
     /// As which client.
-    pub(super) dialect: &'static Dialect,
+    pub(in crate::commands) dialect: &'static Dialect,
     /// With which declarations.
-    pub(super) setup: ClientSetup,
+    pub(in crate::commands) setup: ClientSetup,
     /// The server.
-    pub(super) target: Target,
+    pub(in crate::commands) target: Target,
     /// How to get into one that is reached over HTTP.
-    pub(super) access: &'a Access,
+    pub(in crate::commands) access: &'a Access,
     /// Whether the server's stderr goes into our log.
-    pub(super) log_stderr: bool,
+    pub(in crate::commands) log_stderr: bool,
+    /// How long the lists of an open session may take, all together. `None`: they are not requested.
+    pub(in crate::commands) lists: Option<Duration>,
 }
 
 /// The record of an opening.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(in crate::commands) struct Record {
     /// The dialect we opened as.
-    pub(super) dialect: &'static Dialect,
+    pub(in crate::commands) dialect: &'static Dialect,
     /// The version we asked for.
-    pub(super) version: String,
+    pub(in crate::commands) version: String,
     /// The server.
-    pub(super) target: Target,
+    pub(in crate::commands) target: Target,
     /// Every line, in order.
-    pub(super) messages: Vec<RecordedLine>,
+    pub(in crate::commands) messages: Vec<RecordedLine>,
     /// Lines that came after the first thousand and were not kept.
-    pub(super) unrecorded: usize,
+    pub(in crate::commands) unrecorded: usize,
     /// Lines of the server that are no messages: stdout is for messages.
-    pub(super) no_messages: usize,
+    pub(in crate::commands) no_messages: usize,
     /// Bytes that the server wrote and did not end with a newline.
-    pub(super) unfinished: usize,
+    pub(in crate::commands) unfinished: usize,
     /// How it ended.
-    pub(super) verdict: Verdict,
+    pub(in crate::commands) verdict: Verdict,
     /// From the start of the process, or the first request, to the verdict.
-    pub(super) took: Duration,
+    pub(in crate::commands) took: Duration,
     /// The last lines of the server's stderr, if there is no session.
-    pub(super) stderr_tail: Vec<String>,
+    pub(in crate::commands) stderr_tail: Vec<String>,
     /// The dialects that the server may speak, if that could not be found out.
-    pub(super) possible: Vec<&'static str>,
+    pub(in crate::commands) possible: Vec<&'static str>,
+    /// The lists of the open session, if they were wanted.
+    pub(in crate::commands) lists: Vec<ListAnswer>,
 }
 
 impl Verdict {
     /// There is no session because of this refusal.
-    pub(super) fn refused(refusal: Refusal) -> Self {
+    pub(in crate::commands) fn refused(refusal: Refusal) -> Self {
         Self::Failed(OpenError::refused(refusal))
     }
 }
@@ -99,17 +104,18 @@ impl Record {
             took: Duration::ZERO,
             stderr_tail: Vec::new(),
             possible: Vec::new(),
+            lists: Vec::new(),
         }
     }
 
     /// Whether the server sent a message of ours back.
-    pub(super) fn repeats_us(&self) -> bool {
+    pub(in crate::commands) fn repeats_us(&self) -> bool {
         let of = |side| self.messages.iter().filter(move |message| message.from == side).map(|message| &message.text);
         of(Side::Client).any(|ours| of(Side::Server).any(|theirs| theirs == ours))
     }
 
     /// Whether the server answered any request, by its id.
-    pub(super) fn has_answer(&self) -> bool {
+    pub(in crate::commands) fn has_answer(&self) -> bool {
         let messages = |side| {
             let of_side = self.messages.iter().filter(move |message| message.from == side);
             of_side.filter_map(|message| serde_json::from_str::<Value>(&message.text).ok())
@@ -120,7 +126,7 @@ impl Record {
     }
 
     /// How the server's process ended, if it ended before there was a session.
-    pub(super) fn exit(&self) -> Option<&str> {
+    pub(in crate::commands) fn exit(&self) -> Option<&str> {
         match &self.verdict {
             Verdict::Failed(OpenError::Refused { process: Some(end), .. }) => end.status.as_deref(),
             _ => None,
@@ -128,29 +134,45 @@ impl Record {
     }
 
     /// An opening that was interrupted before its first message.
-    pub(super) fn interrupted(dialect: &'static Dialect, version: &str, target: Target, stop: Stop) -> Self {
+    pub(in crate::commands) fn interrupted(
+        dialect: &'static Dialect,
+        version: &str,
+        target: Target,
+        stop: Stop,
+    ) -> Self {
         Self::empty(dialect, version, target, Verdict::Interrupted(stop))
     }
 }
 
+/// The answer to the request for one list.
+#[derive(Debug)]
+pub(in crate::commands) struct ListAnswer {
+    /// The feature that the list belongs to.
+    pub(in crate::commands) feature: Feature,
+    /// The names in it, or why there is none.
+    pub(in crate::commands) names: Result<Vec<String>, String>,
+    /// The time from the request to the last page.
+    pub(in crate::commands) took: Duration,
+}
+
 /// One line that crossed the channel.
 #[derive(Debug)]
-pub(super) struct RecordedLine {
+pub(in crate::commands) struct RecordedLine {
     /// Who sent it.
-    pub(super) from: Side,
+    pub(in crate::commands) from: Side,
     /// Whether it is a message of a dialect.
-    pub(super) is_message: bool,
+    pub(in crate::commands) is_message: bool,
     /// Its method or type, and its id.
-    pub(super) label: String,
+    pub(in crate::commands) label: String,
     /// Its text; bad UTF-8 replaced.
-    pub(super) text: String,
+    pub(in crate::commands) text: String,
     /// Since the beginning.
-    pub(super) at: Duration,
+    pub(in crate::commands) at: Duration,
 }
 
 /// How the opening ended.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(in crate::commands) enum Verdict {
     /// A session is open.
     Opened(Arc<Agreement>),
     /// There is none, for this reason.
@@ -161,12 +183,12 @@ pub(super) enum Verdict {
 
 /// Opens a session, unless `given_up` ends first and says how. Each line is shown as it crosses the channel. The server
 /// is handed back still running.
-pub(super) async fn open(
+pub(in crate::commands) async fn open(
     plan: Plan<'_>,
     given_up: impl Future<Output = Verdict>,
     show: &mut dyn FnMut(&RecordedLine),
 ) -> (Record, Running) {
-    let Plan { dialect, setup, target, access, log_stderr } = plan;
+    let Plan { dialect, setup, target, access, log_stderr, lists } = plan;
     let record = Record::empty(dialect, &setup.version, target.clone(), Verdict::refused(Refusal::PeerGone));
     let started = Instant::now();
     let (sender, crossed) = mpsc::unbounded_channel();
@@ -182,6 +204,9 @@ pub(super) async fn open(
     };
     let mut verdict = recorder.during(verdict).await;
     recorder.record.took = started.elapsed();
+    if let (Verdict::Opened(agreement), Some(limit)) = (&verdict, lists) {
+        opening.list(agreement, limit, &mut recorder).await;
+    }
     opening.conclude(&mut verdict, &mut recorder, attached).await;
     recorder.record.verdict = verdict;
     (recorder.record, Running(opening.probe))
@@ -189,11 +214,11 @@ pub(super) async fn open(
 
 /// A server that was started, or is being talked to, and has not ended yet.
 #[derive(Debug)]
-pub(super) struct Running(Option<Probe>);
+pub(in crate::commands) struct Running(Option<Probe>);
 
 impl Running {
     /// Ends it: politely if there was a session, and at once after Ctrl-C. A future that is dropped ends it at once, too.
-    pub(super) async fn end(self, record: &Record) {
+    pub(in crate::commands) async fn end(self, record: &Record) {
         let Some(mut probe) = self.0 else { return };
         match record.verdict {
             Verdict::Opened(_) => probe.transport().close(Manner::Polite).await,
@@ -205,6 +230,29 @@ impl Running {
 
 /// A line that crossed the channel: its sender, its bytes and its time.
 type CrossedLine = (Side, Vec<u8>, Instant);
+
+/// The features that have a list, in the order in which their lists are requested.
+const LISTS: [Feature; 4] = [Feature::Tools, Feature::Resources, Feature::Templates, Feature::Prompts];
+
+fn list_of(feature: Feature) -> Operation<'static> {
+    match feature {
+        Feature::Resources => Operation::ListResources,
+        Feature::Templates => Operation::ListTemplates,
+        Feature::Prompts => Operation::ListPrompts,
+        _ => Operation::ListTools,
+    }
+}
+
+/// The names in a list; resources are named by their URI.
+fn names_in(reply: &Reply) -> Vec<String> {
+    match reply {
+        Reply::Tools(tools) => tools.iter().map(|tool| tool.name.clone()).collect(),
+        Reply::Resources(resources) => resources.iter().map(|resource| resource.uri.clone()).collect(),
+        Reply::Templates(templates) => templates.iter().map(|template| template.uri_template.clone()).collect(),
+        Reply::Prompts(prompts) => prompts.iter().map(|prompt| prompt.name.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
 
 /// Hands every line of the session to the recorder. The session yields after each line, so that few lines wait.
 struct Crossing(mpsc::UnboundedSender<CrossedLine>);
@@ -334,6 +382,27 @@ impl Opening {
         let opened = probe.open().await;
         self.evidence = probe.evidence().clone();
         opened.map_or_else(Verdict::refused, Verdict::Opened)
+    }
+
+    /// Requests every list that the agreement permits.
+    async fn list(&mut self, agreement: &Agreement, limit: Duration, recorder: &mut Recorder<'_>) {
+        let Some(probe) = &mut self.probe else { return };
+        let begun = Instant::now();
+        let closed: Vec<_> = absent(self.dialect, agreement).into_iter().map(|(feature, _)| feature).collect();
+        for feature in LISTS.into_iter().filter(|feature| !closed.contains(feature)) {
+            let (started, left) = (Instant::now(), limit.saturating_sub(begun.elapsed()));
+            let listed = recorder.during(tokio::time::timeout(left, probe.call(list_of(feature)))).await;
+            let is_late = listed.is_err();
+            let names = match listed {
+                Ok(Ok(reply)) => Ok(names_in(&reply)),
+                Ok(Err(failure)) => Err(redact(&failure.message).into_owned()),
+                Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
+            };
+            recorder.record.lists.push(ListAnswer { feature, names, took: started.elapsed() });
+            if is_late {
+                return;
+            }
+        }
     }
 
     /// Collects the results once the opening has ended, with or without success.

@@ -4,10 +4,10 @@
 //! verdict, the table and the JSON are made from the same record.
 
 mod capabilities;
-mod draw;
-mod every;
-mod exchange;
-mod report;
+pub(in crate::commands) mod draw;
+pub(in crate::commands) mod every;
+pub(in crate::commands) mod exchange;
+pub(in crate::commands) mod report;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -181,7 +181,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
                 stop = signals.next() => Verdict::Interrupted(stop),
             }
         };
-        let plan = Plan { dialect, setup, target, access: &access, log_stderr };
+        let plan = Plan { dialect, setup, target, access: &access, log_stderr, lists: None };
         let (mut record, server) = exchange::open(plan, given_up, &mut show).await;
         drop(waiting);
         record.possible = possible;
@@ -223,7 +223,7 @@ async fn open_all(
     let count = every::clients(target).len();
     let waiting = Waiting::tell(&format!("opening as {count} clients, at most {} s …", timeout.as_secs()));
     let (records, servers): (Vec<_>, Vec<_>) =
-        every::open(target, access, setup, timeout, log_stderr).await.into_iter().unzip();
+        every::open(target, access, setup, timeout, log_stderr, None).await.into_iter().unzip();
     drop(waiting);
     // A program that cannot be started is the same for every client.
     if let (false, Some(Verdict::Failed(error @ OpenError::NotStarted { .. }))) =
@@ -239,10 +239,10 @@ async fn open_all(
 }
 
 /// A line that tells a person at a terminal what is being done. It is taken away when it is dropped.
-struct Waiting;
+pub(in crate::commands) struct Waiting;
 
 impl Waiting {
-    fn tell(text: &str) -> Option<Self> {
+    pub(in crate::commands) fn tell(text: &str) -> Option<Self> {
         std::io::stderr().is_terminal().then(|| {
             let width = message_width().unwrap_or_default();
             let row = pieces(&plain(text), width.saturating_sub(1)).swap_remove(0);

@@ -101,9 +101,9 @@ impl Absent {
 
 /// Why there is no session: a code for programs, a sentence for users.
 #[derive(Serialize)]
-pub(super) struct Reason {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+pub(in crate::commands) struct Reason {
+    pub(in crate::commands) reason: &'static str,
+    pub(in crate::commands) message: String,
 }
 
 impl<'r> Report<'r> {
@@ -158,7 +158,7 @@ impl Reason {
         error_member(self.reason, exit, &self.message, hint.as_deref())
     }
 
-    pub(super) fn of(verdict: &Verdict) -> Option<Self> {
+    pub(in crate::commands) fn of(verdict: &Verdict) -> Option<Self> {
         let (reason, message) = match verdict {
             Verdict::Opened(_) => return None,
             Verdict::Failed(error) => (error.word(), error.without_stderr()),
@@ -169,7 +169,7 @@ impl Reason {
 }
 
 /// Hints for a server that was opened as every client, and the lines of its stderr that say more.
-pub(super) fn hints_for_all(records: &[Record]) -> (Vec<String>, &[String]) {
+pub(in crate::commands) fn hints_for_all(records: &[Record]) -> (Vec<String>, &[String]) {
     let is_open = |record: &Record| matches!(record.verdict, Verdict::Opened(_));
     let Some(first) = records.first() else { return (Vec::new(), &[]) };
     match records.iter().filter(|record| is_open(record)).count() {

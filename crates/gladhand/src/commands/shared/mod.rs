@@ -5,6 +5,7 @@ pub(crate) mod drawing;
 pub(crate) mod existence_checks;
 pub(crate) mod hidden_tools;
 pub(crate) mod opened_server;
+pub(crate) mod raw_exchange;
 pub(crate) mod recordings;
 pub(crate) mod references;
 pub(crate) mod result_output;
