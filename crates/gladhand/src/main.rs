@@ -50,6 +50,8 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Command::Record(args) => commands::record::run(&args),
         Command::Show(args) => commands::show::run(&args),
+        #[cfg(unix)]
+        Command::Tap(args) => commands::tap::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Call(args) => commands::call::run(args, cli.global.verbose),
         Command::Chat(args) => commands::chat::run(&args),

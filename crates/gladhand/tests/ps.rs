@@ -5,73 +5,19 @@ mod support;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
+use support::mcp_call;
 use support::terminal::Terminal;
-use support::{MCP_INITIALIZED, PATIENCE, Process, gladhand, mcp_call, mcp_initialize};
-use tempfile::TempDir;
-
-/// A user of this machine, with a runtime folder.
-struct User(TempDir);
-
-impl User {
-    fn new() -> Self {
-        let user = Self(tempfile::tempdir().expect("a folder"));
-        std::fs::create_dir(user.at("runtime")).expect("a folder");
-        user
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run_folder(&self) -> PathBuf {
-        self.at("runtime/gladhand/run")
-    }
-
-    /// `gladhand` with a data folder.
-    fn gladhand(&self, data: &str) -> Command {
-        let mut command = gladhand();
-        command.env("XDG_RUNTIME_DIR", self.at("runtime")).env("XDG_DATA_HOME", self.at("home"));
-        command.env("GLADHAND_DATA_DIR", self.at(data)).current_dir(self.0.path());
-        command
-    }
-
-    /// A session with a server of its own that has a data folder.
-    fn session(&self, data: &str, arguments: &[&str]) -> Process {
-        let mut command = self.gladhand(data);
-        command.args(arguments);
-        let mut process = Process::start(command);
-        process.ask(&mcp_initialize("2025-06-18"));
-        process.send(MCP_INITIALIZED);
-        process
-    }
-
-    /// The report of `ps --json`, from a third data folder.
-    fn ps(&self) -> Vec<Value> {
-        let output = self.gladhand("elsewhere").args(["ps", "--json"]).output().expect("it starts");
-        serde_json::from_slice(&output.stdout).expect("a list")
-    }
-
-    fn until(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let begun = Instant::now();
-        loop {
-            let all = self.ps();
-            if is_so(&all) {
-                return all;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{what}: {all:#?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
+use support::user::User;
 
 fn sockets(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -85,7 +31,7 @@ fn ps_shows_sessions_of_processes_with_any_data_folder() {
     let all = user.until("both are there and the call runs", |all| {
         all.len() == 2 && all.iter().any(|one| one["sessions"][0]["under_way"] == 1)
     });
-    let of = |process: &Process| all.iter().find(|one| one["pid"] == process.id()).expect("it is found");
+    let of = |process: &support::Process| all.iter().find(|one| one["pid"] == process.id()).expect("it is found");
     let session = &of(&first)["sessions"][0];
     let client = json!({"name": "test", "version": "1", "principal": null, "dialect": "mcp", "revision": "2025-06-18"});
     assert_eq!((&session["clients"], &session["calls"]), (&json!([client]), &json!(2)));
@@ -115,9 +61,11 @@ fn sockets_that_dead_processes_left_are_removed() {
     let user = User::new();
     let alive = user.session("data", &["serve"]);
     user.until("it is seen", |all| all.len() == 1);
-    drop(UnixListener::bind(user.run_folder().join("1.sock")).expect("a socket"));
+    for name in ["1.sock", "1.tap"] {
+        drop(UnixListener::bind(user.run_folder().join(name)).expect("a socket"));
+    }
     assert_eq!(user.ps().len(), 1);
-    assert_eq!(sockets(&user.run_folder()), [format!("{}.sock", alive.id())]);
+    assert_eq!(sockets(&user.run_folder()), [format!("{}.sock", alive.id()), format!("{}.tap", alive.id())]);
 }
 
 #[test]

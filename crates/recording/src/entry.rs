@@ -158,6 +158,25 @@ impl Header {
     }
 }
 
+/// The line that a program gets instead of a recording, if it cannot follow a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The reason.
+    pub refused: String,
+}
+
+impl Refused {
+    /// Reads the line. `None` if it is another one.
+    pub fn parse(line: &str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+
+    /// The line, without a line break.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("it has one string")
+    }
+}
+
 /// The members of an entry as they are written.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Written {

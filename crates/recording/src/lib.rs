@@ -20,6 +20,6 @@ mod reader;
 mod recorder;
 
 pub use compare::{Bindings, Difference, compare, is_masked};
-pub use entry::{Entry, EntryKind, FORMAT, Header, NotARecording, PeerName, Sender, SessionEnd};
+pub use entry::{Entry, EntryKind, FORMAT, Header, NotARecording, PeerName, Refused, Sender, SessionEnd};
 pub use reader::{MAX_LINE, NumberedEntry, OpenError, Reader};
 pub use recorder::{BeginPart, Mask, Recorder};

@@ -57,6 +57,11 @@ impl<R: BufRead> Reader<R> {
         &self.header
     }
 
+    /// The source, for more bytes of a recording that grows.
+    pub fn source_mut(&mut self) -> &mut R {
+        &mut self.source
+    }
+
     /// The next complete line that is not blank. `None`: the source has no other complete line now. If the source is a
     /// file that grows, a later call continues.
     ///

@@ -1,12 +1,15 @@
 //! A socket in the file system on which a running process reports its status. `gladhand ps` finds all sockets of a user.
+//! A second one is for programs that follow the messages of the process, as `gladhand tap` does.
 //!
 //! The sockets are in a folder that depends on the user alone, so processes with different data folders find each other.
 //! The folder has mode 0700, and a folder of another user is never used. A process that was killed leaves its socket
 //! behind; the next status request finds that no process listens there, and removes it.
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gladhand_hub::{Hub, HubStatus, SessionStatus};
@@ -14,6 +17,12 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
+
+/// The extension of a socket that reports the status.
+const STATUS: &str = "sock";
+
+/// The extension of a socket that shows messages.
+const MESSAGES: &str = "tap";
 
 /// The longest status that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -53,50 +62,84 @@ pub struct Introduction {
     pub data_dir: Option<PathBuf>,
 }
 
-/// The socket, as long as this is kept.
+/// Shows the messages of this process to programs of the same user.
+pub trait Followers: Send + Sync + fmt::Debug {
+    /// A program connected. Must not block.
+    fn connected(&self, stream: std::os::unix::net::UnixStream);
+}
+
+/// The sockets, as long as this is kept.
 #[derive(Debug)]
 pub struct Control {
-    path: PathBuf,
-    task: AbortHandle,
+    sockets: Vec<(PathBuf, AbortHandle)>,
 }
 
 impl Control {
-    /// Reports the status to every process of this user that connects. Needs a runtime.
-    pub fn open(hub: Hub, shown_as: &Introduction, listening: Vec<String>) -> io::Result<Self> {
-        let (path, listener) = bind()?;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let Introduction { command, data_dir } = shown_as.clone();
-        let data_dir = data_dir.map(|folder| named(&folder));
-        let answering = async move {
-            loop {
-                let Ok((mut stream, _)) = listener.accept().await else {
-                    // There may be no file descriptor left; later there is one again.
-                    tokio::time::sleep(STATUS_TIMEOUT).await;
-                    continue;
-                };
-                let status = ProcessStatus {
-                    pid: std::process::id(),
-                    version: env!("CARGO_PKG_VERSION").to_owned(),
-                    command: command.clone(),
-                    data_dir: data_dir.clone(),
-                    listening: listening.clone(),
-                    since,
-                    sessions: hub.sessions(),
-                    hub: hub.status(),
-                };
-                let text = serde_json::to_vec(&status).unwrap_or_default();
-                // A reader that is too slow gets half a status, which it does not take for one.
-                let _ = tokio::time::timeout(STATUS_TIMEOUT, stream.write_all(&text)).await;
-            }
-        };
-        Ok(Self { path, task: tokio::spawn(answering).abort_handle() })
+    /// Reports the status to every process of this user that connects, and shows messages to followers. Needs a runtime.
+    pub fn open(
+        hub: Hub,
+        shown_as: &Introduction,
+        listening: Vec<String>,
+        followers: Option<Arc<dyn Followers>>,
+    ) -> io::Result<Self> {
+        let (path, listener) = bind(STATUS)?;
+        let answering = report_status(listener, hub, shown_as.clone(), listening);
+        let mut sockets = vec![(path, tokio::spawn(answering).abort_handle())];
+        if let Some(followers) = followers {
+            let (path, listener) = bind(MESSAGES)?;
+            sockets.push((path, tokio::spawn(accept_followers(listener, followers)).abort_handle()));
+        }
+        Ok(Self { sockets })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.task.abort();
-        let _ = std::fs::remove_file(&self.path);
+        for (path, task) in &self.sockets {
+            task.abort();
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+async fn report_status(listener: UnixListener, hub: Hub, shown_as: Introduction, listening: Vec<String>) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let Introduction { command, data_dir } = shown_as;
+    let data_dir = data_dir.map(|folder| named(&folder));
+    loop {
+        let mut stream = accept(&listener).await;
+        let status = ProcessStatus {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: command.clone(),
+            data_dir: data_dir.clone(),
+            listening: listening.clone(),
+            since,
+            sessions: hub.sessions(),
+            hub: hub.status(),
+        };
+        let text = serde_json::to_vec(&status).unwrap_or_default();
+        // A reader that is too slow gets half a status, which it does not take for one.
+        let _ = tokio::time::timeout(STATUS_TIMEOUT, stream.write_all(&text)).await;
+    }
+}
+
+async fn accept_followers(listener: UnixListener, followers: Arc<dyn Followers>) {
+    loop {
+        match accept(&listener).await.into_std() {
+            Ok(stream) => followers.connected(stream),
+            Err(error) => tracing::debug!(%error, "a program cannot follow the messages"),
+        }
+    }
+}
+
+async fn accept(listener: &UnixListener) -> UnixStream {
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            return stream;
+        }
+        // There may be no file descriptor left; later there is one again.
+        tokio::time::sleep(STATUS_TIMEOUT).await;
     }
 }
 
@@ -104,7 +147,7 @@ impl Drop for Control {
 pub async fn everybody() -> Vec<ProcessStatus> {
     let folders = folders().into_iter().filter(|folder| is_private(folder));
     let entries = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flat_map(Iterator::flatten);
-    let sockets = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "sock"));
+    let sockets = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == STATUS));
     let asked = futures_util::future::join_all(sockets.map(status));
     let mut all: Vec<_> = asked.await.into_iter().flatten().collect();
     all.sort_by_key(|status| (status.since, status.pid));
@@ -122,6 +165,7 @@ async fn status(path: PathBuf) -> Option<ProcessStatus> {
     match tokio::time::timeout(STATUS_TIMEOUT, ask(&path)).await {
         Ok(Ok(status)) => return Some(status),
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = std::fs::remove_file(path.with_extension(MESSAGES));
             let _ = std::fs::remove_file(path);
         }
         Ok(Err(error)) => tracing::debug!(%error, path = %path.display(), "no status"),
@@ -136,15 +180,31 @@ async fn ask(path: &Path) -> io::Result<ProcessStatus> {
     Ok(serde_json::from_slice(&text)?)
 }
 
+/// Connects to the socket on which a process of this user shows its messages.
+///
+/// # Errors
+///
+/// If there is no such socket, for example because the process ended or has an older version.
+pub async fn follow(pid: u32) -> io::Result<UnixStream> {
+    let mut failure = io::ErrorKind::NotFound.into();
+    for folder in folders().into_iter().filter(|folder| is_private(folder)) {
+        match UnixStream::connect(folder.join(format!("{pid}.{MESSAGES}"))).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
 fn named(folder: &Path) -> String {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).to_string_lossy().into_owned()
 }
 
 /// Listens in the first folder that allows it.
-fn bind() -> io::Result<(PathBuf, UnixListener)> {
+fn bind(extension: &str) -> io::Result<(PathBuf, UnixListener)> {
     let mut failure = io::Error::other("there is no folder for its socket");
     for folder in folders() {
-        match bind_in(&folder) {
+        match bind_in(&folder, extension) {
             Ok(bound) => return Ok(bound),
             Err(error) => failure = error,
         }
@@ -152,13 +212,13 @@ fn bind() -> io::Result<(PathBuf, UnixListener)> {
     Err(failure)
 }
 
-fn bind_in(folder: &Path) -> io::Result<(PathBuf, UnixListener)> {
+fn bind_in(folder: &Path, extension: &str) -> io::Result<(PathBuf, UnixListener)> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if !is_private(folder) {
         return Err(io::Error::other(format!("{} is not private to this user", folder.display())));
     }
     let pid = std::process::id();
-    let (early, path) = (folder.join(format!("{pid}.new")), folder.join(format!("{pid}.sock")));
+    let (early, path) = (folder.join(format!("{pid}.new")), folder.join(format!("{pid}.{extension}")));
     // A process that is gone may have had the same id.
     let _ = std::fs::remove_file(&early);
     let listener = UnixListener::bind(&early)?;

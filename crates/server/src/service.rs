@@ -21,7 +21,7 @@ use gladhand_hub::policy::{Governor, Invisible, Violations};
 use gladhand_hub::{Hub, Represented, UpstreamStatus};
 
 use crate::access::Access;
-use crate::control::{Control, Introduction};
+use crate::control::{Control, Followers, Introduction};
 use crate::downstream::{self, Ended};
 use crate::http::{Http, HttpServer, WorkerThreads};
 use crate::signals::{self, Signals};
@@ -57,6 +57,7 @@ pub struct Service {
     tools_may_change: bool,
     outlives_hang_ups: bool,
     shown_as: Option<Introduction>,
+    followers: Option<Arc<dyn Followers>>,
     token_advice: Option<String>,
     tap: Arc<Tap>,
 }
@@ -112,6 +113,7 @@ impl Service {
             tools_may_change: false,
             outlives_hang_ups: false,
             shown_as: None,
+            followers: None,
             token_advice: None,
             tap: Arc::default(),
         }
@@ -210,6 +212,11 @@ impl Service {
         Self { shown_as: Some(Introduction { command: command.into(), data_dir }), ..self }
     }
 
+    /// Shows messages to `gladhand tap`, if it is seen by `gladhand ps`.
+    pub fn followed_by(self, followers: Arc<dyn Followers>) -> Self {
+        Self { followers: Some(followers), ..self }
+    }
+
     /// Opens upstreams before the session that they are for, so that what it is offered is exactly what they have.
     pub fn waiting_for_upstreams(self) -> Self {
         Self { opening_timeout: Duration::MAX, ..self }
@@ -254,7 +261,7 @@ impl Service {
             self.begin_alongside();
             let clock = Clock::start();
             let hub = self.hub.clone();
-            let shown = tokio::spawn(shown(hub.clone(), self.shown_as.clone()));
+            let shown = tokio::spawn(shown(hub.clone(), self.shown_as.clone(), self.followers.clone()));
             let ended = downstream::serve(self, clock, Input::stdin()?, Output::stdout()?).await;
             shown.abort();
             // Once it has ended, its socket is gone.
@@ -287,10 +294,10 @@ impl Service {
                 () = self.open_upstreams() => {}
                 stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
             }
-            let shown_as = self.shown_as.clone();
+            let (shown_as, followers) = (self.shown_as.clone(), self.followers.clone());
             let server = self.bind_http(http).await?.served_by(workers);
             listening(server.urls());
-            let _control = control(&hub, shown_as.as_ref(), server.urls().to_vec());
+            let _control = control(&hub, shown_as.as_ref(), server.urls().to_vec(), followers);
             let (first, stop) = tokio::sync::oneshot::channel();
             let mut first = Some(first);
             // The sender is dropped only after it was used.
@@ -471,18 +478,22 @@ impl Service {
 
 /// Lets `gladhand ps` see this process until the task is aborted. A start does not wait for the socket: without upstreams,
 /// which take longer anyway, it is made a moment later.
-async fn shown(hub: Hub, shown_as: Option<Introduction>) {
+async fn shown(hub: Hub, shown_as: Option<Introduction>, followers: Option<Arc<dyn Followers>>) {
     const MOMENT: Duration = Duration::from_millis(100);
     if !hub.features().questions {
         tokio::time::sleep(MOMENT).await;
     }
-    let _control = control(&hub, shown_as.as_ref(), Vec::new());
+    let _control = control(&hub, shown_as.as_ref(), Vec::new(), followers);
     std::future::pending::<()>().await;
 }
 
-/// Lets `gladhand ps` see us, where that was asked for. Without it everything else goes on.
-#[cfg(unix)]
-fn control(hub: &Hub, shown_as: Option<&Introduction>, listening: Vec<String>) -> Option<Control> {
-    let opened = Control::open(hub.clone(), shown_as?, listening);
+/// Lets `gladhand ps` and `gladhand tap` see us, where that was asked for. Without it everything else goes on.
+fn control(
+    hub: &Hub,
+    shown_as: Option<&Introduction>,
+    listening: Vec<String>,
+    followers: Option<Arc<dyn Followers>>,
+) -> Option<Control> {
+    let opened = Control::open(hub.clone(), shown_as?, listening, followers);
     opened.inspect_err(|error| tracing::debug!(%error, "`gladhand ps` does not see this process")).ok()
 }

@@ -28,6 +28,8 @@ use crate::commands::repo::RepoArgs;
 use crate::commands::secret::SecretArgs;
 use crate::commands::serve::ServeArgs;
 use crate::commands::show::ShowArgs;
+#[cfg(unix)]
+use crate::commands::tap::TapArgs;
 use crate::logging::LogFormat;
 
 /// No line of help is wider, so that examples are not broken on any usual terminal.
@@ -198,6 +200,9 @@ pub enum Command {
     Call(CallArgs),
     /// Show the messages of a recording.
     Show(ShowArgs),
+    /// Show the messages of a running Gladhand process live.
+    #[cfg(unix)]
+    Tap(TapArgs),
     /// Play a recorded client against a server, or a recorded server to a client.
     Replay(ReplayArgs),
     /// Chat with a model that can use your tools, in the terminal or from a script.

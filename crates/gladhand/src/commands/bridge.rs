@@ -23,6 +23,7 @@ use crate::commands::shared::sign_in;
 use crate::commands::{CommandError, serve};
 use crate::config;
 use crate::exit::Exit;
+use crate::recorder::followers::TapFollowers;
 use crate::recorder::tapped::TapRecording;
 use crate::recorder::{Existing, FileRecorder, MAX_MIB, Masks};
 use crate::terminal::text::quoted;
@@ -102,9 +103,13 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     spec.options.line_bytes = config.limits.line_bytes;
     let (upstream, service) = coupled(spec);
     let _recording = recording(args, &service)?;
+    let followers = TapFollowers::of(service.tap(), server_words(args), &args.mask).map_err(CommandError::usage)?;
     let service = service.shown_as("bridge", config::data_dir(args.listen.data_dir.as_deref()));
+    let service = service.followed_by(Arc::<TapFollowers>::clone(&followers));
     let access = FollowedAccess::of(service.access());
-    let ended = serve::serve(service, &access, &args.listen, config)?;
+    let ended = serve::serve(service, &access, &args.listen, config);
+    followers.finish();
+    let ended = ended?;
     match upstream.trouble(List::Tools) {
         // The client may be gone before the error is written.
         Some(failure) if args.listen.http.is_empty() => {
@@ -127,9 +132,13 @@ fn coupled(spec: Spec) -> (Arc<UpstreamProvider>, Service) {
 fn recording(args: &BridgeArgs, service: &Service) -> Result<Option<TapRecording>, CommandError> {
     let Some(file) = &args.record else { return Ok(None) };
     let masks = Masks::of(&args.mask).map_err(CommandError::usage)?;
-    let command: Vec<_> = args.url.iter().chain(&args.command).cloned().collect();
-    let recorder = FileRecorder::begin(file, Existing::MoveAside, &command, args.max_mib, masks)?;
+    let recorder = FileRecorder::begin(file, Existing::MoveAside, &server_words(args), args.max_mib, masks)?;
     Ok(Some(TapRecording::start(service.tap(), recorder)?))
+}
+
+/// The URL or command of the server.
+fn server_words(args: &BridgeArgs) -> Vec<String> {
+    args.url.iter().chain(&args.command).cloned().collect()
 }
 
 fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {

@@ -38,6 +38,8 @@ pub mod secret;
 pub mod serve;
 pub(crate) mod shared;
 pub mod show;
+#[cfg(unix)]
+pub mod tap;
 
 /// A command that could not do its work: what happened, and how the process ends.
 #[derive(Debug)]

@@ -103,7 +103,8 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::from(exit_code(status)))
 }
 
-fn not_recorded(error: NotRecorded) -> CommandError {
+/// The error of a recording that could not be begun.
+pub(in crate::commands) fn not_recorded(error: NotRecorded) -> CommandError {
     match error {
         NotRecorded::Exists { why: "", .. } => {
             CommandError::usage(error).hint("name another file, or replace it with --force")

@@ -1,11 +1,14 @@
 //! Recordings of sessions: the file, the clock and the masks. `gladhand_recording` has the format.
 //!
 //! [`FileRecorder`] writes entries at once. [`tapped`] records the sessions that pass a tap, through a queue and a thread,
-//! so that no session waits for the disk.
+//! so that no session waits for the disk. [`followers`] does the same for programs that follow the process.
 
 mod files;
 pub(crate) mod folder;
+#[cfg(unix)]
+pub(crate) mod followers;
 mod masks;
+mod tap_queue;
 pub(crate) mod tapped;
 
 use std::io;
@@ -14,7 +17,7 @@ use std::time::Instant;
 
 use fs_err::File;
 use gladhand_core::wire::FrameKind;
-use gladhand_recording::{Entry, EntryKind, FORMAT, Header, Recorder};
+use gladhand_recording::{Entry, EntryKind, FORMAT, Header, Mask, Recorder};
 use gladhand_redaction::{Life, learn_variable, learn_words, redact_words};
 
 pub(crate) use files::Existing;
@@ -66,21 +69,34 @@ impl FileRecorder {
         max_mib: u64,
         mut masks: Masks,
     ) -> Result<Self, NotRecorded> {
-        learn_environment();
-        learn_words(command, Life::Process);
+        let (header, started) = header(command, &masks);
+        let mask = Box::new(move |entry: &mut Entry| masks.apply(entry));
+        Self::begin_with(path, existing, max_mib, header, started, mask)
+    }
+
+    /// Makes the file for entries that another process masked, and writes their header.
+    #[cfg(unix)]
+    pub(crate) fn begin_copy(
+        path: &Path,
+        existing: Existing,
+        max_mib: u64,
+        header: Header,
+    ) -> Result<Self, NotRecorded> {
+        Self::begin_with(path, existing, max_mib, header, Instant::now(), Box::new(|_| {}))
+    }
+
+    fn begin_with(
+        path: &Path,
+        existing: Existing,
+        max_mib: u64,
+        header: Header,
+        started: Instant,
+        mask: Mask,
+    ) -> Result<Self, NotRecorded> {
         let path = std::path::absolute(path).map_err(|error| NotRecorded::File { path: path.to_owned(), error })?;
         files::prepare(&path, existing)?;
-        let (started, since_1970) = (Instant::now(), gladhand_system::since_1970());
-        let header = Header {
-            format: FORMAT,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
-            command: masks.words(&redact_words(command)),
-            part: 1,
-        };
         let file = path.clone();
         let begin_part = Box::new(move |part| files::begin_part(&file, part));
-        let mask = Box::new(move |entry: &mut Entry| masks.apply(entry));
         let recorder = Recorder::begin(header, max_mib.saturating_mul(1024 * 1024), begin_part, mask)
             .map_err(|error| NotRecorded::File { path: path.clone(), error })?;
         Ok(Self { recorder, path, started, is_failing: false })
@@ -88,7 +104,12 @@ impl FileRecorder {
 
     /// Writes an entry. The log says once that it cannot be written, and once that it can be again.
     pub(crate) fn record(&mut self, at: Instant, session: Option<String>, kind: EntryKind) {
-        let written = self.recorder.record(Entry { ms: self.ms(at), session, kind });
+        self.record_entry(Entry { ms: milliseconds(self.started, at), session, kind });
+    }
+
+    /// Writes an entry that has its time.
+    pub(crate) fn record_entry(&mut self, entry: Entry) {
+        let written = self.recorder.record(entry);
         self.note(written);
     }
 
@@ -99,7 +120,7 @@ impl FileRecorder {
 
     /// Writes what is left.
     pub(crate) fn finish(&mut self) {
-        let written = self.recorder.finish(self.ms(Instant::now()));
+        let written = self.recorder.finish(milliseconds(self.started, Instant::now()));
         self.note(written);
     }
 
@@ -113,12 +134,28 @@ impl FileRecorder {
         }
         self.is_failing = written.is_err();
     }
+}
 
-    fn ms(&self, at: Instant) -> f64 {
-        let micros = at.saturating_duration_since(self.started).as_micros();
-        // Exact for 285 years.
-        u64::try_from(micros).map_or(f64::MAX, |micros| micros as f64 / 1000.0)
-    }
+/// The header of a recording that begins now. The secrets of the environment and of the command are known from here on.
+fn header(command: &[String], masks: &Masks) -> (Header, Instant) {
+    learn_environment();
+    learn_words(command, Life::Process);
+    let (started, since_1970) = (Instant::now(), gladhand_system::since_1970());
+    let header = Header {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+        command: masks.words(&redact_words(command)),
+        part: 1,
+    };
+    (header, started)
+}
+
+/// Milliseconds from the start of a recording to a time.
+fn milliseconds(started: Instant, at: Instant) -> f64 {
+    let micros = at.saturating_duration_since(started).as_micros();
+    // Exact for 285 years.
+    u64::try_from(micros).map_or(f64::MAX, |micros| micros as f64 / 1000.0)
 }
 
 /// Learns the secrets in the variables of this process, which the recorded servers inherit.

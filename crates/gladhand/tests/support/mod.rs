@@ -5,6 +5,8 @@
 
 #[cfg(unix)]
 pub mod terminal;
+#[cfg(unix)]
+pub mod user;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;

@@ -22,6 +22,7 @@ use crate::config::{self, Config, ConfigError, HttpConfig};
 use crate::exit::Exit;
 use crate::from_config;
 use crate::policy_setup;
+use crate::recorder::followers::TapFollowers;
 use crate::recorder::{self, NotRecorded};
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
@@ -85,7 +86,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let assembly = Assembly::of(&mut config, &layers, data.as_deref(), reached, ListWaits::of_environment());
     let Assembly { hub, agent, tap, mounted, is_circle } = assembly;
     let _recording = recorder::folder::start(&config.record, &tap).map_err(not_recording)?;
-    let service = Service::new(hub.clone()).tapped(tap).with_chore(gladhand_agent_tools::remove_leftovers);
+    let followers = TapFollowers::of(&tap, Vec::new(), &config.record.mask).map_err(CommandError::usage)?;
+    let service = Service::new(hub.clone()).tapped(tap).followed_by(Arc::<TapFollowers>::clone(&followers));
+    let service = service.with_chore(gladhand_agent_tools::remove_leftovers);
     let access = Arc::new(FollowedAccess::of(service.access()));
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
         false => {
@@ -100,7 +103,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         true => service,
     };
     let data = config::data_dir(args.listen.data_dir.as_deref());
-    serve(service.shown_as("serve", data), &access, &args.listen, config)
+    let ended = serve(service.shown_as("serve", data), &access, &args.listen, config);
+    followers.finish();
+    ended
 }
 
 /// Who can reach what we serve. Tokens of A2E leave MCP open, which is served at the same addresses.

@@ -14,7 +14,7 @@ use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_redaction::redact;
 use ring::digest::{SHA256, digest};
 
-use super::filter::Filter;
+use crate::commands::shared::message_filter::MessageFilter;
 use crate::commands::shared::recordings::{Line, Recording, Session, duration};
 
 const STYLE: &str = include_str!("page.css");
@@ -26,7 +26,7 @@ const DEEPEST: usize = 20;
 const LAST_YEAR_MS: u64 = 253_402_300_799_999;
 
 /// The whole page.
-pub(super) fn page(recording: &Recording, filter: &Filter) -> String {
+pub(super) fn page(recording: &Recording, filter: &MessageFilter) -> String {
     let header = &recording.header;
     let hash = STANDARD.encode(digest(&SHA256, STYLE.as_bytes()));
     let command = text(&header.command.join(" "));

@@ -1,6 +1,5 @@
 //! `gladhand show`: a recording as the drawing that `open` makes, as JSON, or as one HTML page.
 
-mod filter;
 mod follow;
 mod html;
 mod report;
@@ -11,14 +10,13 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueHint};
 
-use crate::commands::shared::drawing::{Drawing, DrawnLine, FAINT, STRONG, headline};
-use crate::commands::shared::recordings::{Line, Recording, Session};
+use crate::commands::shared::drawing::headline;
+use crate::commands::shared::message_filter::MessageFilter;
+use crate::commands::shared::recordings::Recording;
+use crate::commands::shared::session_drawing::{draw_line, drawing, session_head};
 use crate::commands::{CommandError, note, print_report, written};
 use crate::exit::Exit;
-use crate::terminal::layout::write_labelled;
 use crate::terminal::text::plain;
-
-use filter::Filter;
 
 const SHOW_HELP: &str = "\
 Draws each session: who, dialect, revision and duration, then an arrow for each
@@ -41,18 +39,9 @@ pub struct ShowArgs {
     /// The recording.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Show only this session.
-    #[arg(long, value_name = "ID")]
-    pub session: Option<String>,
-    /// Show only messages of this method or type; `*` matches any characters.
-    #[arg(long, value_name = "METHOD")]
-    pub method: Option<String>,
-    /// Show only calls of this tool; `*` matches any characters.
-    #[arg(long, value_name = "NAME")]
-    pub tool: Option<String>,
-    /// Show only errors, failed calls, and the requests that they answer.
-    #[arg(long)]
-    pub errors: bool,
+    /// Which messages.
+    #[command(flatten)]
+    pub filter: MessageFilter,
     /// Show whole messages.
     #[arg(long)]
     pub full: bool,
@@ -69,12 +58,12 @@ pub struct ShowArgs {
 
 /// Shows a recording.
 pub fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
-    let filter = Filter::new(args);
+    let filter = &args.filter;
     if args.follow {
-        return follow::run(args, &filter);
+        return follow::run(args);
     }
     let mut recording = Recording::read(&args.file)?;
-    if let Some(id) = &args.session {
+    if let Some(id) = &filter.session {
         let known: Vec<_> = recording.sessions.iter().map(|session| plain(&session.id)).collect();
         recording.sessions.retain(|session| session.id == *id);
         if recording.sessions.is_empty() {
@@ -83,24 +72,24 @@ pub fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
         }
     }
     if args.json {
-        return print_report(report::report(&recording, &filter), None);
+        return print_report(report::report(&recording, filter), None);
     }
     if let Some(out) = &args.html {
-        let page = html::page(&recording, &filter);
+        let page = html::page(&recording, filter);
         if out.as_os_str() == "-" {
             crate::commands::print_data(&page)?;
         } else {
             fs_err::write(out, page).context("cannot write the page")?;
         }
     } else {
-        draw(&recording, &filter, args.full)?;
+        draw(&recording, filter, args.full)?;
     }
     recording.remarks().iter().for_each(|remark| note(&format!("warning: {remark}")));
     Ok(Exit::Success.into())
 }
 
-fn draw(recording: &Recording, filter: &Filter, is_full: bool) -> Result<(), CommandError> {
-    let mut drawing = new_drawing(is_full);
+fn draw(recording: &Recording, filter: &MessageFilter, is_full: bool) -> Result<(), CommandError> {
+    let mut drawing = drawing(is_full);
     let title = format!("recording of gladhand {}", plain(&recording.header.version));
     drawing.print(&headline(&title, &recording.header.command.join(" "), drawing.width));
     for session in &recording.sessions {
@@ -122,30 +111,4 @@ fn draw(recording: &Recording, filter: &Filter, is_full: bool) -> Result<(), Com
         }
     }
     written(drawing.written)
-}
-
-fn new_drawing(is_full: bool) -> Drawing {
-    let drawing = Drawing::new();
-    if is_full { drawing.full() } else { drawing }
-}
-
-fn session_head(session: &Session, width: usize) -> String {
-    let mut text = String::new();
-    for row in crate::terminal::layout::fitted(&plain(&session.title()), width) {
-        text.push_str(&format!("{STRONG}{row}{STRONG:#}\n"));
-    }
-    write_labelled(&mut text, &format!("  {FAINT}with{FAINT:#} "), &plain(&session.facts()), width);
-    text.push('\n');
-    text
-}
-
-fn draw_line(drawing: &mut Drawing, line: &Line, begin_ms: f64) {
-    drawing.message(&DrawnLine {
-        from: line.from,
-        // Lines of the standard error output are expected, and not counted as mistakes.
-        is_message: line.kind.is_some() || line.is_stderr,
-        label: &line.label,
-        text: &line.text,
-        ms: (line.ms - begin_ms).max(0.0),
-    });
 }

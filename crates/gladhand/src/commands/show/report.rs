@@ -4,11 +4,11 @@ use gladhand_core::wire::json;
 use gladhand_redaction::redact;
 use serde_json::{Value, json};
 
-use super::filter::Filter;
+use crate::commands::shared::message_filter::MessageFilter;
 use crate::commands::shared::recordings::{Line, Recording, Session};
 
 /// The whole report.
-pub(super) fn report(recording: &Recording, filter: &Filter) -> Value {
+pub(super) fn report(recording: &Recording, filter: &MessageFilter) -> Value {
     let header = &recording.header;
     let sessions = recording.sessions.iter().map(|session| session_report(session, filter));
     let bad = recording
@@ -27,7 +27,7 @@ pub(super) fn report(recording: &Recording, filter: &Filter) -> Value {
     })
 }
 
-fn session_report(session: &Session, filter: &Filter) -> Value {
+fn session_report(session: &Session, filter: &MessageFilter) -> Value {
     let lines = filter.shown(session).into_iter().map(|at| line_report(session, &session.lines[at]));
     json!({
         "session": session.id,

@@ -1,37 +1,40 @@
-//! Which messages `show` shows.
+//! Which messages of sessions are shown.
 
+use clap::Args;
 use gladhand_core::pattern::matches;
 
-use super::ShowArgs;
 use crate::commands::shared::recordings::{Line, Session};
 
 /// The filters of the command line. A message must pass all of them.
-#[derive(Debug)]
-pub(super) struct Filter {
-    session: Option<String>,
-    method: Option<String>,
-    tool: Option<String>,
-    errors: bool,
+#[derive(Debug, Args)]
+pub struct MessageFilter {
+    /// Show only this session.
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Show only messages of this method or type; `*` matches any characters.
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// Show only calls of this tool; `*` matches any characters.
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Show only errors, failed calls, and the requests that they answer.
+    #[arg(long)]
+    pub errors: bool,
 }
 
-impl Filter {
-    pub(super) fn new(args: &ShowArgs) -> Self {
-        let ShowArgs { session, method, tool, errors, .. } = args;
-        Self { session: session.clone(), method: method.clone(), tool: tool.clone(), errors: *errors }
-    }
-
+impl MessageFilter {
     /// Whether some messages of a session may be left out.
-    pub(super) fn is_partial(&self) -> bool {
+    pub(in crate::commands) fn is_partial(&self) -> bool {
         self.method.is_some() || self.tool.is_some() || self.errors
     }
 
     /// Whether a session is shown.
-    pub(super) fn has_session(&self, session: &Session) -> bool {
+    pub(in crate::commands) fn has_session(&self, session: &Session) -> bool {
         self.session.as_ref().is_none_or(|id| *id == session.id)
     }
 
     /// The places of the messages that are shown: those that pass, and the requests that they answer.
-    pub(super) fn shown(&self, session: &Session) -> Vec<usize> {
+    pub(in crate::commands) fn shown(&self, session: &Session) -> Vec<usize> {
         let mut shown = vec![false; session.lines.len()];
         for (at, line) in session.lines.iter().enumerate() {
             if self.passes(session, line) {
@@ -45,7 +48,7 @@ impl Filter {
     }
 
     /// Whether a message passes. An answer counts as a message of its request's method and tool.
-    pub(super) fn passes(&self, session: &Session, line: &Line) -> bool {
+    pub(in crate::commands) fn passes(&self, session: &Session, line: &Line) -> bool {
         let asked = line.answers.and_then(|at| session.lines.get(at)).unwrap_or(line);
         let fits = |pattern: &Option<String>, name: Option<&str>| {
             pattern.as_ref().is_none_or(|pattern| name.is_some_and(|name| matches(pattern, name)))
