@@ -85,6 +85,9 @@ const MYSQL: [&str; 14] = [
 /// Finds values of flags in free text.
 pub(crate) fn in_text(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
+    if !text.contains('-') {
+        return found;
+    }
     let (mut covered, mut is_mysql) = (0, false);
     for (at, word) in words_of(text) {
         is_mysql |= is_mysql_program(word);
@@ -112,22 +115,49 @@ pub(crate) fn in_text(text: &str) -> Vec<Range<usize>> {
 
 /// Finds values of flags in each word of a command line.
 pub(crate) fn in_words(words: &[String]) -> Vec<Vec<Range<usize>>> {
-    let (mut before, mut is_mysql) = ("", false);
-    let places = words.iter().map(|word| {
-        let flag = std::mem::replace(&mut before, word);
-        let attached = mysql_password(word).filter(|_| is_mysql);
-        is_mysql |= is_mysql_program(word);
-        let begin = match flag {
-            "-H" | "--header" => word.find(':').map(|colon| word.len() - word[colon + 1..].trim_start().len()),
-            flag if announces(flag) && !word.starts_with('-') => Some(0),
+    let mut line = CommandLine::default();
+    words.iter().map(|word| line.secrets_in(word)).collect()
+}
+
+/// A command line, read word by word.
+#[derive(Default)]
+pub(crate) struct CommandLine {
+    before: Before,
+    is_mysql: bool,
+}
+
+/// What the previous word says about the next one.
+#[derive(Default)]
+enum Before {
+    #[default]
+    Nothing,
+    /// The next word is a header.
+    Header,
+    /// The next word is a secret.
+    Secret,
+}
+
+impl CommandLine {
+    /// Finds the secrets in the next word.
+    pub(crate) fn secrets_in(&mut self, word: &str) -> Vec<Range<usize>> {
+        let next = match word {
+            "-H" | "--header" => Before::Header,
+            word if announces(word) => Before::Secret,
+            _ => Before::Nothing,
+        };
+        let before = std::mem::replace(&mut self.before, next);
+        let attached = mysql_password(word).filter(|_| self.is_mysql);
+        self.is_mysql |= is_mysql_program(word);
+        let begin = match before {
+            Before::Header => word.find(':').map(|colon| word.len() - word[colon + 1..].trim_start().len()),
+            Before::Secret if !word.starts_with('-') => Some(0),
             _ => attached.map(|value| value.start),
         };
         let Some(begin) = begin else { return Vec::new() };
         let scheme = word[begin..].split_once(' ').map(|(scheme, _)| scheme);
         let scheme = scheme.filter(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)));
         rules::literals(word, begin + scheme.map_or(0, |scheme| scheme.len() + 1)..word.len())
-    });
-    places.collect()
+    }
 }
 
 /// Whether a word is a flag whose value, a secret, is the next word.
@@ -152,6 +182,9 @@ fn mysql_password(word: &str) -> Option<Range<usize>> {
 
 /// Whether a word is the name of one of these programs, or a path to it. A quote may precede it, as in JSON in a text.
 fn is_mysql_program(word: &str) -> bool {
+    if word.len() < MYSQL[0].len() {
+        return false;
+    }
     let quotes = ['"', '\'', '`', '('];
     let name = word.trim_matches(quotes).rsplit(|c| c == '/' || quotes.contains(&c)).next().unwrap_or_default();
     MYSQL.contains(&name)
