@@ -17,9 +17,11 @@
 //! The known values belong to the process, because log lines and errors of all its sessions end in the same places.
 //! This crate reads no clock, no file and no environment, and logs nothing.
 
+mod assignments;
 mod flags;
 mod forms;
 mod known;
+mod members;
 mod names;
 mod places;
 mod rules;

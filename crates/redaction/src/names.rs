@@ -31,6 +31,13 @@ const SHORTEST_WORD: usize = 3;
 const ABOUT: [&str; 12] =
     ["count", "dir", "endpoint", "expires", "file", "limit", "name", "path", "ttl", "type", "uri", "url"];
 
+/// Names whose number is a count or an id: of tests, of a key on a keyboard, of a signal, of a request in MCP.
+const NUMBERED: [&str; 4] = ["key", "pass", "progress token", "sig"];
+
+/// A container whose name ends with one of these describes secrets and contains none.
+const DESCRIBING: [&str; 9] =
+    ["details", "help", "methods", "schemes", "servers", "stats", "supported", "types", "usage"];
+
 /// Whether a name (of a header, a variable, a flag, a query parameter or a member) indicates a secret value.
 pub fn is_sensitive(name: &str) -> bool {
     if name.len() < SHORTEST_WORD {
@@ -42,8 +49,25 @@ pub fn is_sensitive(name: &str) -> bool {
     if ABOUT.contains(&last) || words().next() == Some("public") {
         return false;
     }
-    let is_secret = |word: &str| WORDS.contains(&word) || ENDINGS.iter().any(|ending| word.ends_with(ending));
     last == "key" || words().any(is_secret)
+}
+
+/// Whether a number with this sensitive name is secret. It is not if the name ends with another word, as `auth_time`.
+pub(crate) fn is_sensitive_number(name: &str) -> bool {
+    let lower = in_words(name);
+    let last = lower.split(' ').rfind(|word| !word.is_empty()).unwrap_or_default();
+    (last == "key" || is_secret(last)) && !NUMBERED.contains(&lower.trim())
+}
+
+/// Whether everything in an array or an object with this sensitive name is secret.
+pub(crate) fn is_sensitive_container(name: &str) -> bool {
+    let lower = in_words(name);
+    !lower.split(' ').rfind(|word| !word.is_empty()).is_some_and(|last| DESCRIBING.contains(&last))
+}
+
+/// Whether a word makes a name sensitive.
+fn is_secret(word: &str) -> bool {
+    WORDS.contains(&word) || ENDINGS.iter().any(|ending| word.ends_with(ending))
 }
 
 /// The words of a name in lower case, with blanks between them: `apiKey`, `API_KEY` and `api-key` have two.

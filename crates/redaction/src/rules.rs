@@ -9,7 +9,7 @@ use std::ops::Range;
 use memchr::memchr_iter;
 
 use crate::names::is_sensitive;
-use crate::{MASK, flags, tokens};
+use crate::{MASK, assignments, flags, tokens};
 
 /// The characters that end a value in free text.
 const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '&', ',', ';', ')', '}', ']', '#'];
@@ -65,6 +65,7 @@ pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
     let Joined { places: mut found, hidden } = joined(text, userinfo(text));
     found.extend(assigned(text));
     found.extend(headers(text));
+    found.extend(assignments::spans(text));
     found.extend(after_schemes(text));
     found.extend(flags::in_text(text));
     found.extend(tokens::spans(text));
@@ -190,7 +191,7 @@ fn headers(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-fn is_header(name: &str) -> bool {
+pub(crate) fn is_header(name: &str) -> bool {
     let is_own = name.get(..2).is_some_and(|beginning| beginning.eq_ignore_ascii_case("x-"));
     HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) || (is_own && is_sensitive(name))
 }
@@ -344,7 +345,7 @@ pub(crate) fn quoted(text: &str, begin: usize) -> Option<Range<usize>> {
     Some(begin..begin + length)
 }
 
-fn is_name(letter: char) -> bool {
+pub(crate) fn is_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_-.[]".contains(letter)
 }
 

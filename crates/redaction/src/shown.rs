@@ -168,6 +168,8 @@ mod tests {
             (&["s", "-e", "DB_PASSWORD=hush"], &["s", "-e", "DB_PASSWORD=***"]),
             (&["mysql", "-uroot", "-phush", "db"], &["mysql", "-uroot", "-p***", "db"]),
             (&["docker", "exec", "db", "mariadb-dump", "-phush"], &["docker", "exec", "db", "mariadb-dump", "-p***"]),
+            (&["curl", "-u", "ann:hush", "x"], &["curl", "-u", "ann:***", "x"]),
+            (&["docker", "run", "-u", "1:1", "curl"], &["docker", "run", "-u", "1:1", "curl"]),
             (&["docker", "run", "-p80:80", "mysql"], &["docker", "run", "-p80:80", "mysql"]),
             (&["ssh", "-p2222", "host"], &["ssh", "-p2222", "host"]),
             (&["s", "AKIAIOSFODNN7EXAMPLE"], &["s", "***"]),

@@ -12,6 +12,7 @@ use gladhand_core::wire::text::MAX_DEPTH;
 use gladhand_core::wire::tokens::{Characters, JsonToken, JsonTokens, decoded};
 
 use crate::flags::CommandLine;
+use crate::members::{Inside, PairMember, Treatment, lists_properties, secret_pairs};
 use crate::{CUT, MASK, known, rules};
 
 /// How many more bytes than may be shown are read. A known value that the cut divides ends in them, in any spelling.
@@ -42,6 +43,13 @@ struct Walk<'j, 'r> {
     /// How much of the JSON is in the output. The rest is copied when it is needed.
     copied: usize,
     levels: Vec<Level>,
+    /// The objects with a value before its sensitive name.
+    pairs: Vec<usize>,
+    /// How the next value is treated.
+    next: Treatment,
+    next_member: PairMember,
+    /// Whether the next value lists the properties of a JSON Schema.
+    next_has_properties: bool,
     /// How many texts were searched.
     #[cfg(test)]
     searched: usize,
@@ -50,6 +58,11 @@ struct Walk<'j, 'r> {
 /// An array or an object that has not ended.
 struct Level {
     is_object: bool,
+    inside: Inside,
+    /// Of an object: whether its members are the properties of a JSON Schema.
+    has_properties: bool,
+    /// Of an object: whether a sensitive name belongs to its value.
+    is_secret_pair: bool,
     is_empty: bool,
     /// The output until here can stay if the rest is cut.
     kept: Mark,
@@ -78,6 +91,10 @@ impl<'j, 'r> Walk<'j, 'r> {
             out: String::new(),
             copied: 0,
             levels: Vec::new(),
+            pairs: secret_pairs(read, read.len() == json.len(), rules.is_secret),
+            next: Treatment::default(),
+            next_member: PairMember::Other,
+            next_has_properties: false,
             #[cfg(test)]
             searched: 0,
         }
@@ -86,7 +103,6 @@ impl<'j, 'r> Walk<'j, 'r> {
     fn run(&mut self) -> Option<String> {
         let json = self.json;
         let mut is_name = false;
-        let mut is_secret = false;
         for (token, range) in JsonTokens::of(json) {
             let is_over = self.is_over(range.end);
             match token {
@@ -94,32 +110,23 @@ impl<'j, 'r> Walk<'j, 'r> {
                     self.end(range, is_over);
                     is_name = false;
                 }
-                JsonToken::String if is_name => {
-                    if is_over {
-                        return Some(self.cut());
-                    }
-                    is_secret = self.name(range);
-                }
+                _ if is_over && (is_name || token != JsonToken::String) => return Some(self.cut()),
+                JsonToken::String if is_name => self.name(range),
                 JsonToken::String => {
-                    if !self.text(range.clone(), is_secret, is_over) {
+                    if !self.text(range.clone(), is_over) {
                         return Some(self.closed());
                     }
                     self.complete(range.end);
                 }
-                _ if is_over => return Some(self.cut()),
                 JsonToken::BeginObject | JsonToken::BeginArray => {
                     if self.levels.len() == MAX_DEPTH {
                         return Some(format!("\"{MASK}\""));
                     }
                     is_name = token == JsonToken::BeginObject;
-                    self.begin(range.end, is_name);
-                    is_secret = false;
+                    self.begin(&range, is_name);
                 }
                 JsonToken::Colon => is_name = false,
-                JsonToken::Comma => {
-                    is_name = self.levels.last().is_some_and(|level| level.is_object);
-                    is_secret = false;
-                }
+                JsonToken::Comma => is_name = self.levels.last().is_some_and(|level| level.is_object),
                 JsonToken::Word => {
                     self.word(range.clone());
                     self.complete(range.end);
@@ -141,9 +148,25 @@ impl<'j, 'r> Walk<'j, 'r> {
         at > self.rules.max_bytes || self.out.len() + at.saturating_sub(self.copied) > self.rules.max_bytes
     }
 
-    fn begin(&mut self, at: usize, is_object: bool) {
-        let kept = self.mark(at);
-        self.levels.push(Level { is_object, is_empty: true, kept, words: CommandLine::default(), changed_names: 0 });
+    fn begin(&mut self, range: &Range<usize>, is_object: bool) {
+        let inside = self.next.inside;
+        self.levels.push(Level {
+            is_object,
+            inside,
+            has_properties: self.next_has_properties,
+            is_secret_pair: is_object && self.pairs.binary_search(&range.start).is_ok(),
+            is_empty: true,
+            kept: self.mark(range.end),
+            words: CommandLine::default(),
+            changed_names: 0,
+        });
+        self.expect_item();
+    }
+
+    /// Prepares for the next item of the innermost level. If it is a member, its name prepares further.
+    fn expect_item(&mut self) {
+        self.next = self.levels.last().map_or(Treatment::default(), |level| Treatment::of_item(level.inside));
+        (self.next_member, self.next_has_properties) = (PairMember::Other, false);
     }
 
     /// Ends a level. Brackets are written beyond the limit too, so that the JSON stays valid.
@@ -163,6 +186,7 @@ impl<'j, 'r> Walk<'j, 'r> {
         if let Some(level) = self.levels.last_mut() {
             (level.is_empty, level.kept) = (false, mark);
         }
+        self.expect_item();
     }
 
     fn mark(&self, at: usize) -> Mark {
@@ -188,8 +212,8 @@ impl<'j, 'r> Walk<'j, 'r> {
         string.start + 1..string.end - usize::from(is_closed)
     }
 
-    /// Redacts the name of a member. Returns whether its value is secret.
-    fn name(&mut self, range: Range<usize>) -> bool {
+    /// Redacts the name of a member, and decides how its value is treated.
+    fn name(&mut self, range: Range<usize>) {
         let json = self.json;
         let content = self.between_quotes(&range);
         let name = decoded(json, content.clone());
@@ -206,16 +230,27 @@ impl<'j, 'r> Walk<'j, 'r> {
             }
             self.replace(content, &masked);
         }
-        (self.rules.is_secret)(&name)
+        let Some(level) = self.levels.last() else { return };
+        self.next_member = PairMember::of(&name);
+        self.next = match self.next_member {
+            PairMember::Value if level.is_secret_pair && level.inside == Inside::Searched => Treatment::MASKED,
+            _ => Treatment::of_member(&name, level.inside, level.has_properties, self.rules.is_secret),
+        };
+        self.next_has_properties = level.inside != Inside::Masked && lists_properties(&name);
     }
 
     /// Redacts a string. Returns false if the JSON was cut in it.
-    fn text(&mut self, range: Range<usize>, is_secret: bool, is_over: bool) -> bool {
+    fn text(&mut self, range: Range<usize>, is_over: bool) -> bool {
         let json = self.json;
         let content = self.between_quotes(&range);
         let text = decoded(json, content.clone());
+        if self.next_member == PairMember::Name
+            && let Some(level) = self.levels.last_mut()
+        {
+            level.is_secret_pair |= (self.rules.is_secret)(&text);
+        }
         // An empty value means that there is no secret.
-        if is_secret && !text.is_empty() && !rules::has_reference(&text, 0..text.len()) {
+        if self.next.masks_string && !text.is_empty() && !rules::has_reference(&text, 0..text.len()) {
             self.replace(range, &format!("\"{MASK}\""));
             return !is_over;
         }
@@ -249,7 +284,8 @@ impl<'j, 'r> Walk<'j, 'r> {
     fn word(&mut self, range: Range<usize>) {
         let json = self.json;
         let word = &json[range.clone()];
-        if word.starts_with(|first: char| first == '-' || first.is_ascii_digit()) && !self.search(word).is_empty() {
+        let is_number = word.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        if is_number && (self.next.masks_number || !self.search(word).is_empty()) {
             self.replace(range, &format!("\"{MASK}\""));
         }
     }
@@ -416,6 +452,70 @@ mod tests {
         let redacted = r#"{ "n" : 1.0e+5,"\u0061\/":"\u0078 https://***@h/ \ud83d\n","password" :"***" }"#;
         assert_eq!(shown(text), redacted);
         assert!(redact_raw(&json::raw(r#"{"a":"\ud83d", "b": [1.50]}"#.to_owned())).is_none());
+    }
+
+    #[test]
+    fn everything_below_a_sensitive_name_is_masked() {
+        for (text, redacted) in [
+            (
+                r#"{"password":["a",["b"],{"c":"d","e":7}],"x":"y"}"#,
+                r#"{"password":["***",["***"],{"c":"***","e":"***"}],"x":"y"}"#,
+            ),
+            (
+                r#"{"authorization":{"a":-1.5e3,"b":true,"c":null,"d":""}}"#,
+                r#"{"authorization":{"a":"***","b":true,"c":null,"d":""}}"#,
+            ),
+            (r#"{"x-api-key":12345678,"otp":123456}"#, r#"{"x-api-key":"***","otp":"***"}"#),
+            (
+                r#"{"Set-Cookie":["a=b; Path=/"],"token":{"token":{"n":1}},"z":1}"#,
+                r#"{"Set-Cookie":["***"],"token":{"token":{"n":"***"}},"z":1}"#,
+            ),
+            (r#"{"\u0070assword":[1]}"#, r#"{"\u0070assword":["***"]}"#),
+            (
+                r#"[{"name":"password","value":"hush"},{"name":"a","value":"b"}]"#,
+                r#"[{"name":"password","value":"***"},{"name":"a","value":"b"}]"#,
+            ),
+            (
+                r#"[{"value":{"a":["hush"]},"name":"X-Api-Key"},{"value":"b","name":"a"}]"#,
+                r#"[{"value":{"a":["***"]},"name":"X-Api-Key"},{"value":"b","name":"a"}]"#,
+            ),
+            (
+                r#"{"Value":123456,"x":{"value":1,"name":"y"},"Name":"DB_PASSWORD"}"#,
+                r#"{"Value":"***","x":{"value":1,"name":"y"},"Name":"DB_PASSWORD"}"#,
+            ),
+        ] {
+            assert_eq!(shown(text), redacted);
+            assert_eq!(shown(redacted), redacted);
+        }
+    }
+
+    #[test]
+    fn counts_ids_and_descriptions_are_not_masked() {
+        for text in [
+            r#"{"max_tokens":100,"total_tokens":12,"tokens":12,"token_usage":{"input":5},"token_count":3,"key":65}"#,
+            r#"{"_meta":{"progressToken":7},"pass":12,"password_length":8,"auth_time":1795031388}"#,
+            r#"{"authorization_servers":["https://as.example/"],"token_endpoint_auth_methods_supported":["none"]}"#,
+            r#"{"properties":{"password":{"type":"string","minLength":8,"description":"a word"},"key":{"anyOf":[{"type":"null"}]}}}"#,
+            r#"{"properties":{"auth":{"type":"object","properties":{"user":{"type":"string"}},"required":["user"]}}}"#,
+            r#"{"name":"max_tokens","value":100}"#,
+            r#"{"value":100,"name":"temperature"}"#,
+        ] {
+            assert_eq!(shown(text), text);
+        }
+        let schema = r#"{"properties":{"token":{"type":"string","default":"hush","x":{"a":"b"}},"pin":{"const":1}}}"#;
+        let redacted =
+            r#"{"properties":{"token":{"type":"string","default":"***","x":{"a":"***"}},"pin":{"const":1}}}"#;
+        assert_eq!(shown(schema), redacted);
+        assert_eq!(shown(r#"{"properties":{"token":"hush"}}"#), r#"{"properties":{"token":"***"}}"#);
+    }
+
+    #[test]
+    fn a_value_whose_name_is_beyond_the_cut_is_masked() {
+        let rest = "x".repeat(2 * LONGEST_MESSAGE + MAX_BYTES_BEYOND);
+        let shown = cut(&format!(r#"{{"value":"hush","rest":"{rest}","name":"password"}}"#));
+        assert!(shown.starts_with(r#"{"value":"***","rest":"xxx"#), "{}", &shown[..50]);
+        let shown = cut(&format!(r#"{{"name":"a","value":"b","rest":"{rest}"}}"#));
+        assert!(shown.starts_with(r#"{"name":"a","value":"b","rest":"xxx"#), "{}", &shown[..50]);
     }
 
     #[test]
