@@ -53,10 +53,9 @@ pub fn learn(value: &str, life: Life) {
     }
 }
 
-/// Finds the known values in a text.
-pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
-    let search = STATE.lock().unpoisoned().search();
-    search.spans(text)
+/// The search for the known values of this moment. A message with many texts takes it once.
+pub(crate) fn search() -> Search {
+    STATE.lock().unpoisoned().search()
 }
 
 static STATE: Mutex<State> =
@@ -69,24 +68,28 @@ struct State {
     search: Option<Search>,
 }
 
+/// Finds the known values in texts.
 #[derive(Clone)]
-enum Search {
+pub(crate) enum Search {
     Nothing,
     Values(Arc<Forms>),
     Impossible,
 }
 
 /// All forms of the known values.
-struct Forms {
+pub(crate) struct Forms {
     /// Sorted.
     all: Vec<Zeroizing<String>>,
     search: AhoCorasick,
 }
 
 impl Search {
-    fn spans(&self, text: &str) -> Vec<Range<usize>> {
+    /// The places of known values in a text.
+    pub(crate) fn spans(&self, text: &str) -> Vec<Range<usize>> {
         match self {
             Self::Nothing => Vec::new(),
+            // No form is shorter, not even one that a cut has left with its mark.
+            Self::Values(_) if text.len() < SHORTEST => Vec::new(),
             Self::Values(forms) => {
                 let mut found: Vec<_> = forms.search.find_iter(text).map(|found| found.range()).collect();
                 found.extend(forms.cut(text));

@@ -17,23 +17,27 @@
 //! The known values belong to the process, because log lines and errors of all its sessions end in the same places.
 //! This crate reads no clock, no file and no environment, and logs nothing.
 
+mod assignments;
 mod flags;
 mod forms;
 mod known;
+mod members;
 mod names;
 mod places;
 mod rules;
 mod shown;
 mod tokens;
+mod walk;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 pub use known::{Life, SHORTEST, learn};
 pub use names::is_sensitive;
 pub use places::{places_in_header, places_in_text, places_in_variable, places_in_words};
 pub use shown::{
-    learn_header, learn_text, learn_variable, learn_words, redact_json, redact_raw, redact_raw_cut, redact_settings,
-    redact_words, redact_written,
+    learn_header, learn_text, learn_variable, learn_words, redact_json, redact_raw, redact_raw_at, redact_raw_cut,
+    redact_settings, redact_words, redact_written,
 };
 
 /// Replaces a secret.
@@ -59,17 +63,23 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     redact_with(text, [])
 }
 
-/// The same, and also removes these secrets of the current exchange, even if they are too short to be known in general.
+/// The same, and also removes these few secrets of the current exchange, even if they are too short to be known in
+/// general.
 pub fn redact_with<'t, 's>(text: &'t str, secrets: impl IntoIterator<Item = &'s str>) -> Cow<'t, str> {
     /// A shorter text is not treated as a secret.
     const MIN_GIVEN_BYTES: usize = 4;
+    let secrets = secrets.into_iter().filter(|secret| secret.len() >= MIN_GIVEN_BYTES);
+    let places = secrets.flat_map(|secret| text.match_indices(secret).map(|(at, found)| at..at + found.len()));
+    redact_at(text, places)
+}
+
+/// Removes secrets from a text, and also the text in these places.
+pub fn redact_at(text: &str, places: impl IntoIterator<Item = Range<usize>>) -> Cow<'_, str> {
     // All searches run on the original text. After a mask has split a secret, another search would not find it.
-    let mut places = known::spans(text);
-    places.extend(rules::spans(text));
-    for secret in secrets.into_iter().filter(|secret| secret.len() >= MIN_GIVEN_BYTES) {
-        places.extend(text.match_indices(secret).map(|(at, _)| at..at + secret.len()));
-    }
-    rules::masked(text, places)
+    let mut all = known::search().spans(text);
+    all.extend(rules::spans(text));
+    all.extend(places);
+    rules::masked(text, all)
 }
 
 /// The same for a message of a peer, cut after [`LONGEST_MESSAGE`] bytes, because the peer chooses its length.
@@ -86,7 +96,7 @@ fn redact_within(text: &str, max_bytes: usize) -> Cow<'_, str> {
     let (kept, searched) =
         (text.floor_char_boundary(max_bytes), text.floor_char_boundary(max_bytes + 3 * known::MAX_BYTES));
     let searched = &text[..searched];
-    let mut places = known::spans(searched);
+    let mut places = known::search().spans(searched);
     places.extend(rules::spans(searched));
     places.iter_mut().for_each(|place| place.end = place.end.min(kept));
     places.retain(|place| place.start < place.end);

@@ -6,8 +6,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use memchr::memchr_iter;
+
 use crate::names::is_sensitive;
-use crate::{MASK, flags, tokens};
+use crate::{MASK, assignments, flags, tokens};
 
 /// The characters that end a value in free text.
 const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '&', ',', ';', ')', '}', ']', '#'];
@@ -47,11 +49,23 @@ pub(crate) fn masked(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Whether a text is too short for every rule. Most strings of JSON are.
+pub(crate) fn is_plain(text: &str) -> bool {
+    /// The shortest secret of a rule that needs none of the signs below: `dpop ` and a token.
+    const MIN_BYTES: usize = 13;
+    let has_sign = || text.bytes().any(|byte| matches!(byte, b'=' | b':' | b'-'));
+    text.len() < MIN_BYTES && (text.len() < "pwd=x".len() || !has_sign())
+}
+
 /// Finds all secrets in a text.
 pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
+    if is_plain(text) {
+        return Vec::new();
+    }
     let Joined { places: mut found, hidden } = joined(text, userinfo(text));
     found.extend(assigned(text));
     found.extend(headers(text));
+    found.extend(assignments::spans(text));
     found.extend(after_schemes(text));
     found.extend(flags::in_text(text));
     found.extend(tokens::spans(text));
@@ -177,7 +191,7 @@ fn headers(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-fn is_header(name: &str) -> bool {
+pub(crate) fn is_header(name: &str) -> bool {
     let is_own = name.get(..2).is_some_and(|beginning| beginning.eq_ignore_ascii_case("x-"));
     HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) || (is_own && is_sensitive(name))
 }
@@ -204,14 +218,13 @@ fn header_value(text: &str, first: Range<usize>, name: &str) -> Option<Range<usi
 /// Tokens after `Bearer`, `Basic` and `DPoP`.
 fn after_schemes(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let lower = text.to_ascii_lowercase();
-    for scheme in &SCHEMES[..3] {
-        for (at, _) in lower.match_indices(scheme) {
-            let begin = at + scheme.len() + 1;
-            let is_apart = !lower[..at].ends_with(is_name) && lower[at + scheme.len()..].starts_with(' ');
-            if !is_apart {
-                continue;
-            }
+    for begin in memchr_iter(b' ', text.as_bytes()).map(|blank| blank + 1) {
+        let before = &text.as_bytes()[..begin - 1];
+        let has_scheme = |scheme: &&str| {
+            let at = before.len().checked_sub(scheme.len());
+            at.is_some_and(|at| before[at..].eq_ignore_ascii_case(scheme.as_bytes()) && !text[..at].ends_with(is_name))
+        };
+        if SCHEMES[..3].iter().any(has_scheme) {
             let rest = &text[begin..];
             let fits = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
             let length = rest.find(|c: char| !fits(c)).unwrap_or(rest.len());
@@ -332,7 +345,7 @@ pub(crate) fn quoted(text: &str, begin: usize) -> Option<Range<usize>> {
     Some(begin..begin + length)
 }
 
-fn is_name(letter: char) -> bool {
+pub(crate) fn is_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_-.[]".contains(letter)
 }
 

@@ -1,16 +1,16 @@
 //! Redacts command lines, headers, JSON and settings, and learns the secrets in them.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use gladhand_core::wire::{RawValue, json};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::flags::in_words;
 use crate::known::{Life, learn};
 use crate::names::is_sensitive;
 use crate::rules::{self, SCHEMES};
-use crate::{CUT, LONGEST_MESSAGE, MASK, redact, redact_within};
+use crate::walk::{Rules, redacted};
+use crate::{LONGEST_MESSAGE, MASK, redact};
 
 /// Headers whose values are not secrets.
 const HARMLESS: [&str; 8] =
@@ -88,129 +88,36 @@ pub fn redact_written(value: &str) -> String {
 /// Redacts a JSON value: each string, each member's name, each list of strings as a command line, and each member with
 /// a sensitive name.
 pub fn redact_json(value: &mut Value) {
-    Walk::new(is_sensitive).value(value);
+    in_tree(value, is_sensitive);
 }
 
 /// The same for settings. Their secrets have their own type, so names do not count: `auth = "oauth"` is not a secret.
 pub fn redact_settings(value: &mut Value) {
-    Walk::new(|_| false).value(value);
+    in_tree(value, |_| false);
 }
 
-/// The same for raw JSON. Returns `None` if there is nothing to redact. JSON that is nested too deeply to be parsed is
-/// masked as a whole.
+fn in_tree(value: &mut Value, is_secret: fn(&str) -> bool) {
+    let rules = Rules { is_secret, also: &|_| Vec::new(), max_bytes: usize::MAX };
+    if let Some(shown) = redacted(&json::to_raw(value), &rules) {
+        *value = serde_json::from_str(shown.get()).unwrap_or_else(|_| MASK.into());
+    }
+}
+
+/// The same for raw JSON. Returns `None` if there is nothing to redact. Everything that is no secret keeps its spelling.
+/// JSON that is nested too deeply is masked as a whole.
 pub fn redact_raw(raw: &RawValue) -> Option<Box<RawValue>> {
-    Walk::new(is_sensitive).raw(raw)
+    redact_raw_at(raw, |_| Vec::new())
 }
 
-/// The same for JSON in a message of a peer. At most [`LONGEST_MESSAGE`] bytes of its strings are shown.
+/// The same, and also masks the places that a function finds in each string and in the name of each member.
+pub fn redact_raw_at(raw: &RawValue, also: impl Fn(&str) -> Vec<Range<usize>>) -> Option<Box<RawValue>> {
+    redacted(raw, &Rules { is_secret: is_sensitive, also: &also, max_bytes: usize::MAX })
+}
+
+/// The same for JSON in a message of a peer. About [`LONGEST_MESSAGE`] bytes of it are read and shown. The result is
+/// JSON, with [`CUT`](crate::CUT) where it was cut.
 pub fn redact_raw_cut(raw: &RawValue) -> Option<Box<RawValue>> {
-    Walk { left: LONGEST_MESSAGE, ..Walk::new(is_sensitive) }.raw(raw)
-}
-
-/// Walks through a JSON value.
-struct Walk {
-    /// Whether the name of a member makes the member secret.
-    is_secret: fn(&str) -> bool,
-    /// How many more bytes of strings may be shown.
-    left: usize,
-    has_changed: bool,
-}
-
-impl Walk {
-    fn new(is_secret: fn(&str) -> bool) -> Self {
-        Self { is_secret, left: usize::MAX, has_changed: false }
-    }
-
-    fn raw(&mut self, raw: &RawValue) -> Option<Box<RawValue>> {
-        let Ok(mut value) = serde_json::from_str::<Value>(raw.get()) else { return Some(json::to_raw(MASK)) };
-        self.value(&mut value);
-        self.has_changed.then(|| json::to_raw(&value))
-    }
-
-    fn value(&mut self, value: &mut Value) {
-        match value {
-            Value::String(text) => self.text(text),
-            Value::Array(items) if items.iter().all(Value::is_string) => self.words(items),
-            Value::Array(items) => self.items(items),
-            Value::Object(members) => self.members(members),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-
-    fn text(&mut self, text: &mut String) {
-        let length = text.len();
-        if let Cow::Owned(redacted) = redact_within(text, self.left) {
-            self.change(text, redacted);
-        }
-        self.left = self.left.saturating_sub(length);
-    }
-
-    fn items(&mut self, items: &mut Vec<Value>) {
-        let mut shown = 0;
-        for item in items.iter_mut() {
-            if self.left == 0 {
-                break;
-            }
-            self.value(item);
-            shown += 1;
-        }
-        if shown < items.len() {
-            self.cut(items, shown);
-        }
-    }
-
-    /// Redacts a list of strings as a command line. It is cut between two of them.
-    fn words(&mut self, items: &mut Vec<Value>) {
-        let mut words: Vec<String> = Vec::with_capacity(items.len());
-        for text in items.iter().filter_map(Value::as_str) {
-            let Some(left) = self.left.checked_sub(text.len()) else { break };
-            self.left = left;
-            words.push(text.to_owned());
-        }
-        for (item, shown) in items.iter_mut().zip(redact_words(&words)) {
-            if item.as_str() != Some(&shown) {
-                self.change(item, Value::String(shown));
-            }
-        }
-        if words.len() < items.len() {
-            self.left = 0;
-            self.cut(items, words.len());
-        }
-    }
-
-    fn cut(&mut self, items: &mut Vec<Value>, length: usize) {
-        self.has_changed = true;
-        items.truncate(length);
-        items.push(CUT.into());
-    }
-
-    fn members(&mut self, members: &mut Map<String, Value>) {
-        for (index, (mut name, mut member)) in std::mem::take(members).into_iter().enumerate() {
-            if self.left == 0 {
-                self.has_changed = true;
-                members.insert(CUT.to_owned(), Value::Null);
-                break;
-            }
-            let is_secret = (self.is_secret)(&name);
-            self.text(&mut name);
-            match &mut member {
-                // An empty value means that there is no secret.
-                Value::String(text) if is_secret && !text.is_empty() && !rules::has_reference(text, 0..text.len()) => {
-                    self.change(text, MASK.to_owned());
-                }
-                member => self.value(member),
-            }
-            if members.contains_key(&name) {
-                name = format!("{name} {index}");
-            }
-            members.insert(name, member);
-        }
-    }
-
-    fn change<T: PartialEq>(&mut self, place: &mut T, shown: T) {
-        self.has_changed |= *place != shown;
-        *place = shown;
-    }
+    redacted(raw, &Rules { is_secret: is_sensitive, also: &|_| Vec::new(), max_bytes: LONGEST_MESSAGE })
 }
 
 /// Learns a value that may be percent-encoded, both encoded and decoded.
@@ -239,9 +146,10 @@ fn decoded_base64(value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
+    use crate::CUT;
 
     fn words(words: &[&str]) -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
@@ -260,6 +168,8 @@ mod tests {
             (&["s", "-e", "DB_PASSWORD=hush"], &["s", "-e", "DB_PASSWORD=***"]),
             (&["mysql", "-uroot", "-phush", "db"], &["mysql", "-uroot", "-p***", "db"]),
             (&["docker", "exec", "db", "mariadb-dump", "-phush"], &["docker", "exec", "db", "mariadb-dump", "-p***"]),
+            (&["curl", "-u", "ann:hush", "x"], &["curl", "-u", "ann:***", "x"]),
+            (&["docker", "run", "-u", "1:1", "curl"], &["docker", "run", "-u", "1:1", "curl"]),
             (&["docker", "run", "-p80:80", "mysql"], &["docker", "run", "-p80:80", "mysql"]),
             (&["ssh", "-p2222", "host"], &["ssh", "-p2222", "host"]),
             (&["s", "AKIAIOSFODNN7EXAMPLE"], &["s", "***"]),
@@ -310,21 +220,22 @@ mod tests {
     }
 
     #[test]
-    fn the_strings_of_a_long_message_are_cut_and_its_structure_stays() {
+    fn a_long_message_is_cut_and_its_structure_stays() {
         let shown = |value: &Value| {
             let cut = redact_raw_cut(&json::to_raw(value)).map(|raw| raw.get().to_owned());
             cut.map(|text| serde_json::from_str::<Value>(&text).unwrap())
         };
         let long = "x".repeat(LONGEST_MESSAGE);
-        assert_eq!(shown(&json!(long)), None);
-        assert_eq!(shown(&json!(format!("{long}x"))), Some(json!(format!("{long}{CUT}"))));
-        let mixed = json!([1, {"a": long[1..]}, ["b"], {"c": 1}]);
-        assert_eq!(shown(&mixed), Some(json!([1, {"a": long[1..]}, CUT])));
+        assert_eq!(shown(&json!(long[2..])), None, "two bytes are quotes");
+        assert!(shown(&json!(long)) == Some(json!(format!("{}{CUT}", &long[1..]))));
+        let mixed = json!([1, {"a": long[11..]}, ["b"], {"c": 1}]);
+        assert!(shown(&mixed) == Some(json!([1, {"a": long[11..]}, CUT])));
         let words = json!(["--token", "hush", long, "--token", "hush"]);
-        assert_eq!(shown(&words), Some(json!(["--token", "***", CUT])));
+        let cut = format!("{}{CUT}", &long["['--token','hush','".len()..]);
+        assert!(shown(&words) == Some(json!(["--token", "***", cut])));
         let many: Map<String, Value> = (0..LONGEST_MESSAGE).map(|n| (n.to_string(), json!([n]))).collect();
         let kept = shown(&Value::Object(many)).unwrap();
-        assert!(kept.as_object().unwrap().len() < LONGEST_MESSAGE / 4 && kept[CUT].is_null());
+        assert!(kept.as_object().unwrap().len() < LONGEST_MESSAGE / 8 && kept[CUT].is_null());
     }
 
     #[test]

@@ -11,15 +11,11 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
-use std::ops::Range;
 
-use memchr::memchr2;
+use crate::wire::tokens::{Character, Characters, Strings};
 
 /// Maximum number of code points that [`Found`] names. The others are only counted.
 const NAMED: usize = 8;
-
-/// Represents an unpaired surrogate in raw JSON. It is a noncharacter, so it counts as invisible.
-const LONE_SURROGATE: char = '\u{ffff}';
 
 /// The flags of England, Scotland and Wales: the only emoji that are written with tag characters.
 const FLAGS: [&str; 3] = [
@@ -208,7 +204,7 @@ fn invisible(text: &str) -> impl Iterator<Item = Character> {
 
 /// The invisible characters in the strings of JSON text.
 fn invisible_in_json(json: &str) -> impl Iterator<Item = Character> {
-    let strings = needs_look(json.as_bytes()).then_some(Strings { json: json.as_bytes(), at: 0 });
+    let strings = needs_look(json.as_bytes()).then(|| Strings::of(json));
     strings.into_iter().flatten().flat_map(move |range| {
         // Most strings are plain ASCII, which is cheaper to detect than to decode.
         let characters = needs_look(&json.as_bytes()[range.clone()]).then(|| Characters::of_json(json, range));
@@ -233,96 +229,6 @@ fn needs_look(json: &[u8]) -> bool {
         }
     }
     false
-}
-
-/// The strings of JSON text, as ranges between their quotes.
-struct Strings<'j> {
-    json: &'j [u8],
-    at: usize,
-}
-
-impl Iterator for Strings<'_> {
-    type Item = Range<usize>;
-
-    fn next(&mut self) -> Option<Range<usize>> {
-        let start = self.at + memchr::memchr(b'"', self.json.get(self.at..)?)? + 1;
-        let mut at = start;
-        loop {
-            at += memchr2(b'"', b'\\', self.json.get(at..)?)?;
-            if self.json[at] == b'"' {
-                self.at = at + 1;
-                return Some(start..at);
-            }
-            at += 2;
-        }
-    }
-}
-
-/// A character and the byte range of its written form.
-#[derive(Debug, Clone)]
-struct Character {
-    range: Range<usize>,
-    value: char,
-}
-
-/// The characters of a text, or of one string in JSON text.
-#[derive(Debug, Clone)]
-struct Characters<'t> {
-    text: &'t str,
-    at: usize,
-    end: usize,
-    has_escapes: bool,
-}
-
-impl<'t> Characters<'t> {
-    fn of_text(text: &'t str) -> Self {
-        Self { text, at: 0, end: text.len(), has_escapes: false }
-    }
-
-    fn of_json(json: &'t str, string: Range<usize>) -> Self {
-        Self { text: json, at: string.start, end: string.end, has_escapes: true }
-    }
-
-    /// The character of an escape, and how many bytes the escape has.
-    fn escape(&self) -> (char, usize) {
-        let unit = |at: usize| -> Option<u32> {
-            let digits = self.text.get(at..at + 6).filter(|_| at + 6 <= self.end)?.strip_prefix("\\u")?;
-            u32::from_str_radix(digits, 16).ok()
-        };
-        let value = match self.text.as_bytes().get(self.at + 1) {
-            Some(b'n') => '\n',
-            Some(b't') => '\t',
-            Some(b'r') => '\r',
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'u') => {
-                let Some(first) = unit(self.at) else { return ('\\', 1) };
-                return match (first, unit(self.at + 6)) {
-                    (0xd800..=0xdbff, Some(second @ 0xdc00..=0xdfff)) => {
-                        let value = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-                        (char::from_u32(value).unwrap_or(LONE_SURROGATE), 12)
-                    }
-                    _ => (char::from_u32(first).unwrap_or(LONE_SURROGATE), 6),
-                };
-            }
-            Some(byte @ (b'"' | b'\\' | b'/')) => char::from(*byte),
-            // Not JSON: the backslash stands for itself.
-            _ => return ('\\', 1),
-        };
-        (value, 2)
-    }
-}
-
-impl Iterator for Characters<'_> {
-    type Item = Character;
-
-    fn next(&mut self) -> Option<Character> {
-        let first = self.text[self.at..self.end].chars().next()?;
-        let (value, length) = if self.has_escapes && first == '\\' { self.escape() } else { (first, first.len_utf8()) };
-        let range = self.at..self.at + length;
-        self.at = range.end;
-        Some(Character { range, value })
-    }
 }
 
 /// Iterates over characters and decides for each whether it is invisible in its place.

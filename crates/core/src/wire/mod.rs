@@ -14,6 +14,7 @@ pub mod pick;
 pub mod rpc;
 pub mod skim;
 pub mod text;
+pub mod tokens;
 pub mod values;
 
 pub use frames::{Frame, FrameKind, FrameSummary, Frames, Lane};

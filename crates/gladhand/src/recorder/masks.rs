@@ -1,13 +1,12 @@
 //! Removes secrets from the entries of a recording.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
-use gladhand_core::wire::{RawValue, json};
+use gladhand_core::wire::RawValue;
 use gladhand_recording::{Entry, EntryKind, Sender};
-use gladhand_redaction::{MASK, redact, redact_raw, redact_with};
+use gladhand_redaction::{MASK, redact_at, redact_raw_at};
 use regex::{Regex, RegexBuilder};
-use serde_json::Value;
 
 /// Maximum number of patterns.
 const MAX_PATTERNS: usize = 64;
@@ -63,7 +62,7 @@ impl Masks {
 
     /// Masks a command line that has no other secrets.
     pub(crate) fn words(&self, words: &[String]) -> Vec<String> {
-        words.iter().map(|word| self.string(word).into_owned()).collect()
+        words.iter().map(|word| self.shown(word)).collect()
     }
 
     /// Masks an entry.
@@ -94,44 +93,7 @@ impl Masks {
 
     /// Masks JSON. `None` if there is nothing to mask.
     fn message(&self, message: &RawValue) -> Option<Box<RawValue>> {
-        if self.patterns.is_empty() {
-            return redact_raw(message);
-        }
-        // Nested too deeply: redaction masks it as a whole.
-        let Ok(mut value) = serde_json::from_str::<Value>(message.get()) else { return redact_raw(message) };
-        if !self.value(&mut value) {
-            return redact_raw(message);
-        }
-        let masked = json::to_raw(&value);
-        Some(redact_raw(&masked).unwrap_or(masked))
-    }
-
-    /// Applies the patterns to every string in a JSON value. Returns whether one of them changed.
-    fn value(&self, value: &mut Value) -> bool {
-        match value {
-            Value::String(text) => match self.string(text) {
-                Cow::Owned(masked) => {
-                    *text = masked;
-                    true
-                }
-                Cow::Borrowed(_) => false,
-            },
-            Value::Array(items) => items.iter_mut().fold(false, |changed, item| self.value(item) | changed),
-            Value::Object(members) => {
-                let mut has_changed = false;
-                for (index, (name, mut member)) in std::mem::take(members).into_iter().enumerate() {
-                    has_changed |= self.value(&mut member);
-                    let mut masked = self.string(&name).into_owned();
-                    has_changed |= masked != name;
-                    if members.contains_key(&masked) {
-                        masked = format!("{masked} {index}");
-                    }
-                    members.insert(masked, member);
-                }
-                has_changed
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        }
+        redact_raw_at(message, |text| self.found(text))
     }
 
     /// Masks a line of text. A private key may extend over many lines.
@@ -166,23 +128,23 @@ impl Masks {
     }
 
     fn shown(&self, text: &str) -> String {
-        redact(&self.string(text)).into_owned()
+        redact_at(text, self.found(text)).into_owned()
     }
 
-    /// Applies the patterns to a string, and redacts it if one of them matches: the pattern could split a secret.
-    fn string<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let found: Vec<_> = self.patterns.iter().flat_map(|pattern| pattern.find_iter(text)).collect();
-        let found: Vec<_> = found.into_iter().map(|found| found.as_str()).filter(|found| !found.is_empty()).collect();
-        if found.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let mut masked = redact_with(text, found.iter().copied()).into_owned();
-        // Short ones are not replaced above.
+    /// The places in a text that the patterns match. Matches that overlap or touch are one place.
+    fn found(&self, text: &str) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = Vec::new();
         for pattern in &self.patterns {
-            let replace = |found: &regex::Captures<'_>| if found[0].is_empty() { "" } else { MASK };
-            masked = pattern.replace_all(&masked, replace).into_owned();
+            // Matches of one pattern are in order. They are joined before the next pattern adds its own.
+            found.extend(pattern.find_iter(text).map(|found| found.range()).filter(|range| !range.is_empty()));
+            found.sort_by_key(|range| range.start);
+            found.dedup_by(|next, last| {
+                let touches = next.start <= last.end;
+                last.end = if touches { last.end.max(next.end) } else { last.end };
+                touches
+            });
         }
-        Cow::Owned(masked)
+        found
     }
 }
 
@@ -211,7 +173,7 @@ mod tests {
         let mut masks = Masks::of(&[r"cust-\d+".to_owned(), "x*".to_owned()]).unwrap();
         assert_eq!(text(&mut masks, "for cust-1 and cust-22"), "for *** and ***");
         let shown = message(&mut masks, r#"{"id": 1.0,"params":{"cust-7":["a","cust-123456"],"token":"t"}}"#);
-        assert_eq!(shown, r#"{"id":1.0,"params":{"***":["a","***"],"token":"***"}}"#);
+        assert_eq!(shown, r#"{"id": 1.0,"params":{"***":["a","***"],"token":"***"}}"#);
         assert_eq!(message(&mut masks, r#"{"id": 1.0}"#), r#"{"id": 1.0}"#, "the rest keeps its spelling");
     }
 
@@ -219,6 +181,19 @@ mod tests {
     fn a_pattern_does_not_split_a_secret() {
         let mut masks = Masks::of(&["ghp_".to_owned()]).unwrap();
         assert_eq!(text(&mut masks, "t ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9b"), "t ***");
+    }
+
+    #[test]
+    fn each_match_is_one_place_however_many_there_are() {
+        let mut masks = Masks::of(&["cust-[0-9]+".to_owned(), "[0-9]".to_owned(), "t-1".to_owned()]).unwrap();
+        let count = 100_000;
+        let many = "cust-1 ".repeat(count);
+        assert_eq!(masks.found(&many).len(), count, "overlapping matches are joined");
+        assert_eq!(masks.found(&"cust-1".repeat(count)).len(), 1, "touching matches are joined");
+        assert_eq!(text(&mut masks, &many), "*** ".repeat(count));
+        let json = format!(r#"{{"a":"{many}","a":"cust-1"}}"#);
+        assert_eq!(message(&mut masks, &json), format!(r#"{{"a":"{}","a":"***"}}"#, "*** ".repeat(count)));
+        assert_eq!(text(&mut masks, "a 1 b cust-22x"), "a *** b ***x", "a match of one byte is masked too");
     }
 
     #[test]
