@@ -19,7 +19,7 @@ impl Tapped {
     fn start(user: &User, arguments: &[&str]) -> Self {
         let mut tapped = Self(Process::start(tap(user, &[&["--json"], arguments].concat())));
         let header = tapped.0.value();
-        assert_eq!(header["gladhand_recording"], 1, "{header}");
+        assert_eq!(header["gladhand_recording"], 2, "{header}");
         tapped
     }
 
@@ -93,7 +93,7 @@ fn filters_of_tap_leave_out_other_messages() {
     process.ask(&mcp_call(2, "echo", r#"{"message":"hi"}"#));
     process.ask(&mcp_call(3, "absent", "{}"));
     process.finish();
-    let mut ids = |tapped: &mut Tapped| {
+    let ids = |tapped: &mut Tapped| {
         let rest = tapped.0.rest();
         let entries = rest.iter().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         entries.map(|entry| entry["message"]["id"].clone()).collect::<Vec<_>>()

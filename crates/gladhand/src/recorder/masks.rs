@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use gladhand_core::wire::{RawValue, json};
-use gladhand_recording::{Entry, EntryKind, Sender};
+use gladhand_recording::{Entry, EntryKind, HttpExchange, Sender};
 use gladhand_redaction::{MASK, redact, redact_raw, redact_with};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
@@ -81,6 +81,12 @@ impl Masks {
             EntryKind::Opened { peer, version, .. } => {
                 let optional = peer.principal.iter_mut().chain(&mut peer.upstream);
                 for text in [&mut peer.name, &mut peer.version, version].into_iter().chain(optional) {
+                    *text = self.shown(text);
+                }
+            }
+            EntryKind::Http(exchange) => {
+                let HttpExchange { path, request, response, .. } = exchange;
+                for text in std::iter::once(path).chain(request.values_mut()).chain(response.values_mut()) {
                     *text = self.shown(text);
                 }
             }

@@ -40,6 +40,7 @@ use gladhand_client::upstream::{
     Authorizer, Bearer, Eras, IgnoreEvents, OpenError, Options, Speak, Target, Upstream, UpstreamEvents,
 };
 use gladhand_server::signals::{self, Signals};
+use gladhand_session::tap::SessionExchanges;
 
 /// How long a person may take to sign in.
 const SIGNING_IN: Duration = Duration::from_secs(330);
@@ -341,7 +342,8 @@ impl Access {
     pub(in crate::commands) fn endpoint(&self, url: Url) -> Endpoint {
         let (headers, roots) = (self.headers.clone(), self.roots.clone());
         let (authorizer, response_budget) = (self.authorizer.clone(), ResponseBudget::default());
-        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, response_budget }
+        let exchanges = SessionExchanges::default();
+        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, response_budget, exchanges }
     }
 
     /// Ends when a server has been silent for too long, and never while a person is signing in.
