@@ -67,6 +67,8 @@ fn main() -> ExitCode {
         Command::Ps(args) => commands::ps::run(&args),
         Command::Repo(args) => commands::repo::run(&args),
         Command::Secret(args) => commands::secret::run(args),
+        #[cfg(unix)]
+        Command::Top(args) => commands::top::run(&args),
         Command::Login(args) => commands::login::login(args),
         Command::Logout(args) => commands::login::logout(&args),
         Command::Completions { shell } => commands::manual::completions(shell),

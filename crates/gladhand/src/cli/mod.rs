@@ -32,6 +32,8 @@ use crate::commands::show::ShowArgs;
 use crate::commands::tap::TapArgs;
 use crate::logging::LogFormat;
 
+#[cfg(unix)]
+use crate::commands::top::TopArgs;
 /// No line of help is wider, so that examples are not broken on any usual terminal.
 const WIDTH: usize = 80;
 
@@ -225,6 +227,9 @@ pub enum Command {
     /// Manage secrets, encrypted on this machine.
     Secret(SecretArgs),
     /// Sign in to a server before its first use.
+    /// Watch sessions, upstreams, calls and latencies of running Gladhand processes.
+    #[cfg(unix)]
+    Top(TopArgs),
     Login(LoginArgs),
     /// Sign out of a server, and delete its tokens.
     Logout(LogoutArgs),

@@ -42,6 +42,8 @@ pub mod show;
 pub mod tap;
 
 /// A command that could not do its work: what happened, and how the process ends.
+#[cfg(unix)]
+pub mod top;
 #[derive(Debug)]
 pub struct CommandError {
     exit: Exit,
