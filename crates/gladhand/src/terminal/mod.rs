@@ -2,5 +2,7 @@
 
 pub(crate) mod layout;
 #[cfg(unix)]
+pub(crate) mod line_history;
+#[cfg(unix)]
 pub(crate) mod screen;
 pub(crate) mod text;
