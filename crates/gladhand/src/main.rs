@@ -54,6 +54,8 @@ fn main() -> ExitCode {
         Command::Tap(args) => commands::tap::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Call(args) => commands::call::run(args, cli.global.verbose),
+        #[cfg(unix)]
+        Command::Shell(args) => commands::shell::run(args, cli.global.verbose),
         Command::Chat(args) => commands::chat::run(&args),
         Command::Tools(args) => commands::list::tools(args, cli.global.verbose),
         Command::Resources(args) => commands::list::resources(args, cli.global.verbose),
@@ -65,6 +67,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(&args),
         #[cfg(unix)]
         Command::Ps(args) => commands::ps::run(&args),
+        #[cfg(unix)]
+        Command::Top(args) => commands::top::run(&args),
         Command::Repo(args) => commands::repo::run(&args),
         Command::Secret(args) => commands::secret::run(args),
         Command::Login(args) => commands::login::login(args),

@@ -1,4 +1,4 @@
-//! `gladhand tap`: the messages of a running process, as another program of the same user sees them.
+//! `gladhand tap` and `gladhand top`: running processes, as another program of the same user sees them.
 #![cfg(unix)]
 
 mod support;
@@ -19,7 +19,7 @@ impl Tapped {
     fn start(user: &User, arguments: &[&str]) -> Self {
         let mut tapped = Self(Process::start(tap(user, &[&["--json"], arguments].concat())));
         let header = tapped.0.value();
-        assert_eq!(header["gladhand_recording"], 1, "{header}");
+        assert_eq!(header["gladhand_recording"], 2, "{header}");
         tapped
     }
 
@@ -93,7 +93,7 @@ fn filters_of_tap_leave_out_other_messages() {
     process.ask(&mcp_call(2, "echo", r#"{"message":"hi"}"#));
     process.ask(&mcp_call(3, "absent", "{}"));
     process.finish();
-    let mut ids = |tapped: &mut Tapped| {
+    let ids = |tapped: &mut Tapped| {
         let rest = tapped.0.rest();
         let entries = rest.iter().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         entries.map(|entry| entry["message"]["id"].clone()).collect::<Vec<_>>()
@@ -172,4 +172,71 @@ fn a_fifth_tap_is_refused() {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("4 programs follow this process already"), "{errors}");
+}
+
+fn top(user: &User, arguments: &[&str]) -> Command {
+    let mut command = user.gladhand("elsewhere");
+    command.arg("top").args(arguments).env("TERM", "xterm").env_remove("COLUMNS");
+    command
+}
+
+const ENTERS: &str = "\u{1b}[?1049h";
+const LEAVES: &str = "\u{1b}[?25h\u{1b}[?1049l";
+
+#[test]
+fn top_shows_sessions_and_sorts_them_by_key() {
+    let user = User::new();
+    let mut process = serving(&user, &["serve"]);
+    process.ask(&mcp_call(1, "wait", r#"{"ms":30}"#));
+    let mut terminal = Terminal::with_columns(100, top(&user, &[]));
+    terminal.until(ENTERS);
+    let seen = terminal.until("quit:q");
+    assert!(seen.contains("1 process, 1 session") && seen.contains("CALLS/S▾"), "{seen:?}");
+    assert!(seen.contains(&format!("{:<7} test", process.id())) && seen.contains("DIALECT"), "{seen:?}");
+    terminal.types("l");
+    // The call that waited is counted in the first picture only, because the next one is about what happened since.
+    terminal.until("LATENCY▾");
+    terminal.types("R");
+    terminal.until("LATENCY▴");
+    // A key is not echoed, and each picture replaces the one before without clearing the screen.
+    terminal.types("n");
+    let seen = terminal.until("CLIENT▾") + &terminal.until("quit:q");
+    assert!(seen.contains("\u{1b}[H") && !seen.contains("\u{1b}[2J") && !seen.contains("\u{1b}[Jn"), "{seen:?}");
+    terminal.resize(60);
+    loop {
+        // A picture of the old size may still come.
+        let picture = terminal.until("quit:q");
+        if !picture.contains("DIALECT") {
+            assert!(picture.contains("CLIENT▾"), "{picture:?}");
+            break;
+        }
+    }
+    terminal.types("q");
+    terminal.until(LEAVES);
+    assert_eq!(terminal.wait(), Some(0));
+    assert!(terminal.is_usual());
+}
+
+#[test]
+fn top_restores_the_terminal_after_signals() {
+    let user = User::new();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut terminal = Terminal::with_columns(80, top(&user, &[]));
+        terminal.until(ENTERS);
+        terminal.until("nothing runs");
+        assert!(!terminal.is_usual());
+        terminal.signal(signal);
+        terminal.until(LEAVES);
+        assert_eq!(terminal.wait(), Some(code));
+        assert!(terminal.is_usual());
+    }
+}
+
+#[test]
+fn top_needs_a_terminal() {
+    let user = User::new();
+    let output = top(&user, &[]).stdin(std::process::Stdio::null()).output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(output.stdout.is_empty() && errors.contains("ps --watch"), "{errors}");
 }

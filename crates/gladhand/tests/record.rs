@@ -53,6 +53,7 @@ fn brief(entry: &Entry) -> String {
         }
         EntryKind::Text { from, is_stderr, text } => format!("{session} {from:?} stderr={is_stderr} {text}"),
         EntryKind::Opened { dialect, version, peer } => format!("{session} opened {dialect} {version} {}", peer.name),
+        EntryKind::Http(http) => format!("{session} {} {} {}", http.method, http.path, http.status),
         EntryKind::Closed(end) => format!("{session} closed {}", end.reason.as_deref().unwrap_or("-")),
         EntryKind::Dropped(number) => format!("dropped {number}"),
     }
@@ -126,6 +127,7 @@ fn a_session_is_recorded_with_its_dialect_and_the_kinds_of_messages() {
     let expected = [
         message("Client", "request"),
         message("Server", "response"),
+        "client-1 opened mcp 2025-11-25 test".to_owned(),
         message("Client", "notification"),
         message("Client", "request"),
         message("Server", "response"),
@@ -380,7 +382,8 @@ fn no_secret_of_any_kind_reaches_the_file() {
     assert!(!recorded.contains("hush"), "{:?}", recorded.lines().find(|line| line.contains("hush")));
     // What is around them stays.
     assert!(recorded.contains("is refused") && recorded.contains("tools/call"));
-    assert_eq!(entries(&file).len(), 3 * input.lines().filter(|line| !line.is_empty()).count() + 1);
+    // The first answer opens the session, and the command ends.
+    assert_eq!(entries(&file).len(), 3 * input.lines().filter(|line| !line.is_empty()).count() + 2);
 }
 
 #[test]

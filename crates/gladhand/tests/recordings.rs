@@ -3,11 +3,13 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use gladhand_recording::{Entry, EntryKind, FORMAT, Header, PeerName, Sender, SessionEnd};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{MCP_INITIALIZED, Process, assert_snapshot, gladhand, mcp_call, mcp_initialize};
 use unicode_width::UnicodeWidthStr as _;
@@ -191,7 +193,7 @@ fn a_growing_file_is_followed_until_an_interrupt() {
     let mut growing = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
     std::io::Write::write_all(&mut growing, rest.as_bytes()).unwrap();
     until(&mut process, "error #3 of tools/call");
-    process.signal(rustix::process::Signal::INT);
+    process.signal(Signal::INT);
     assert_eq!(process.wait().code(), Some(130));
 }
 
@@ -254,7 +256,7 @@ fn other_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other");
     for (content, words) in
-        [("{}\n", "not a recording"), ("{\"gladhand_recording\":2}\n", "format 2"), ("", "not a recording")]
+        [("{}\n", "not a recording"), ("{\"gladhand_recording\":3}\n", "format 3"), ("", "not a recording")]
     {
         std::fs::write(&other, content).unwrap();
         for command in ["show", "replay"] {
@@ -312,6 +314,146 @@ fn a_replay_against_the_same_server_has_no_differences() {
     let report = json(&replay(&file, &["--json", "--timing", "original"], &[program, "serve"]));
     assert_eq!((&report["sent"], &report["compared"]), (&Value::from(5), &Value::from(4)), "{report}");
     assert_eq!(report["differences"], serde_json::json!([]), "{report}");
+}
+
+/// `gladhand serve` or `bridge` over HTTP.
+struct OverHttp {
+    child: Child,
+    url: String,
+}
+
+impl OverHttp {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.args(["--http", "127.0.0.1:0"]).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+        let url = lines.find_map(|line| Some(line.split_once("listening on ")?.1.to_owned())).expect("it listens");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, url }
+    }
+
+    fn serve() -> Self {
+        let mut command = gladhand();
+        command.arg("serve");
+        Self::start(command)
+    }
+
+    fn stop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, Signal::TERM).expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for OverHttp {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const STATELESS_TOOLS: &str = r#"{"jsonrpc":"2.0","id":"a b","method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+#[test]
+fn a_replay_against_a_url_compares_the_answers_with_the_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = OverHttp::serve();
+    let file = recording_of_serve().file(folder.path());
+    let output = run(&["replay", file.to_str().unwrap(), &server.url]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output).contains("5 messages of the client sent, 4 messages of the server compared"), "{output:?}");
+
+    let mut stdio = Process::serve(&[]);
+    stdio.send(STATELESS_TOOLS);
+    let answer = stdio.line();
+    let stateless = Written::new().client(STATELESS_TOOLS).server(&answer);
+    let version = "2026-07-28".to_owned();
+    let opened = EntryKind::Opened { dialect: "mcp".to_owned(), version, peer: PeerName::default() };
+    let file = stateless.add("client-1", opened).file(folder.path());
+    let output = run(&["replay", file.to_str().unwrap(), &server.url]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output).contains("1 message of the client sent, 1 message of the server compared"), "{output:?}");
+
+    let differs = Written::new().client(STATELESS_TOOLS).server(&answer.replace("echo", "other"));
+    let opened =
+        EntryKind::Opened { dialect: "mcp".to_owned(), version: "2026-07-28".to_owned(), peer: PeerName::default() };
+    let file = differs.add("client-1", opened).file(folder.path());
+    assert_eq!(run(&["replay", file.to_str().unwrap(), &server.url]).status.code(), Some(5));
+}
+
+#[test]
+fn a_replay_against_a_url_that_does_not_answer_is_a_failure_of_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recording_of_serve().file(folder.path());
+    // Nothing listens at a port that was just given back.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{address}/mcp");
+    let output = run(&["replay", file.to_str().unwrap(), "--timeout", "2", &url]);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let mut server = OverHttp::serve();
+    let elsewhere = server.url.replace("/mcp", "/nothing");
+    let output = run(&["replay", file.to_str().unwrap(), "--timeout", "2", &elsewhere]);
+    assert_eq!(output.status.code(), Some(5), "it answers, with other messages: {output:?}");
+    assert!(text(&output).contains("is served at this path"));
+    server.stop();
+    let both = run(&["replay", file.to_str().unwrap(), &url, "--", "my-server"]);
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+}
+
+#[test]
+fn a_recording_has_the_http_exchanges_of_clients_and_upstreams_without_credentials() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = OverHttp::serve();
+    let mut command = gladhand();
+    let recording = folder.path().join("bridge.jsonl");
+    command.args(["bridge", &server.url, "--header", "Authorization: Bearer hush-upstream-1", "--record"]);
+    let mut bridge = OverHttp::start({
+        command.arg(&recording);
+        command
+    });
+    let tools = gladhand().args(["tools", &bridge.url]).env("GLADHAND_MCP_TOKEN", "hush-client-22").output().unwrap();
+    assert!(tools.status.success(), "{tools:?}");
+    let wrong = gladhand().args(["tools", &bridge.url.replace("/mcp", "/nothing")]).output().unwrap();
+    assert!(!wrong.status.success(), "{wrong:?}");
+    bridge.stop();
+    let text_of_file = std::fs::read_to_string(&recording).unwrap();
+    assert!(!text_of_file.contains("hush-") && !text_of_file.contains("authorization"), "{text_of_file}");
+    let file = recording.to_str().unwrap();
+    let report = json(&run(&["show", file, "--json"]));
+    let sessions = report["sessions"].as_array().unwrap();
+    let exchanges = |session: &str| {
+        let of_session = |one: &&Value| one["session"].as_str().is_some_and(|id| id.starts_with(session));
+        let all = sessions.iter().filter(of_session).flat_map(|one| one["exchanges"].as_array().unwrap().clone());
+        all.collect::<Vec<_>>()
+    };
+    for session in ["client-", "server-"] {
+        let of_session = exchanges(session);
+        let posts = of_session.iter().filter(|one| one["method"] == "POST" && one["path"] == "/mcp");
+        let answered = posts.filter(|one| one["status"] == 200);
+        let answered: Vec<_> = answered.filter(|one| one["response"]["content-type"] == "application/json").collect();
+        assert!(!answered.is_empty(), "{session}: {report:#}");
+        assert_eq!(answered[0]["request"]["content-type"], "application/json");
+        assert!(answered.iter().any(|one| one["request"]["mcp-protocol-version"].is_string()), "{answered:#?}");
+    }
+    let refused = exchanges("client-0").into_iter().find(|one| one["status"] == 404).expect("it is recorded");
+    assert_eq!(refused["path"], "/nothing");
+    let drawn = text(&run(&["show", file]));
+    assert!(drawn.contains("HTTP 200 for POST /mcp") && drawn.contains("HTTP 404 for"), "{drawn}");
+    let errors = text(&run(&["show", file, "--errors"]));
+    assert!(errors.contains("HTTP 404 for") && !errors.contains("HTTP 200 for"), "{errors}");
+    let calls = text(&run(&["show", file, "--method", "tools/*"]));
+    assert!(calls.contains("tools/list") && !calls.contains("HTTP"), "{calls}");
+}
+
+#[test]
+fn a_recording_of_the_first_format_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = session();
+    let text_of_file = written.text.replacen("\"gladhand_recording\":2", "\"gladhand_recording\":1", 1);
+    assert_ne!(text_of_file, written.text);
+    let file = Written { text: text_of_file, ms: 0.0 }.file(folder.path());
+    let report = json(&run(&["show", file.to_str().unwrap(), "--json"]));
+    assert_eq!(report["sessions"][0]["messages"].as_array().map(Vec::len), Some(11), "{report}");
 }
 
 #[test]

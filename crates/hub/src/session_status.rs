@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::Operation;
@@ -51,6 +51,9 @@ struct Presence {
 #[derive(Debug, Default)]
 struct Running {
     newest: u64,
+    /// Number of calls that ended, and how long they took in total.
+    ended: u64,
+    waited: Duration,
     calls: Vec<(u64, CallName, Instant)>,
 }
 
@@ -77,6 +80,8 @@ impl Presence {
             calls: self.calls.load(Ordering::Relaxed),
             under_way: running.calls.len(),
             running: shown.collect(),
+            waited_calls: running.ended,
+            waited_us: u64::try_from(running.waited.as_micros()).unwrap_or(u64::MAX),
         }
     }
 }
@@ -192,7 +197,9 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let mut running = self.presence.running();
         if let Some(at) = running.calls.iter().position(|(number, ..)| *number == self.number) {
-            running.calls.swap_remove(at);
+            let (_, _, since) = running.calls.swap_remove(at);
+            running.ended += 1;
+            running.waited += since.elapsed();
         }
     }
 }
@@ -284,7 +291,8 @@ mod tests {
         assert_eq!(session.clients, [client]);
         assert_eq!(session.running[0].name, format!("slow{}…", "ü".repeat(30)), "names are cut between characters");
         drop(busy);
-        assert_eq!(hub.sessions()[0].under_way, 0);
+        let [session] = &hub.sessions()[..] else { panic!("one session") };
+        assert_eq!((session.under_way, session.waited_calls), (0, 1));
         drop(visit);
         assert_eq!(hub.sessions(), []);
     }

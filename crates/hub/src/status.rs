@@ -81,6 +81,12 @@ pub struct SessionStatus {
     pub under_way: usize,
     /// The running calls one by one, up to a limit.
     pub running: Vec<RunningCall>,
+    /// Number of ended calls that were not answered at once.
+    #[serde(default)]
+    pub waited_calls: u64,
+    /// How long these calls took in total, in microseconds.
+    #[serde(default)]
+    pub waited_us: u64,
 }
 
 /// A client as it introduced itself.

@@ -1,10 +1,13 @@
 //! The lines of a recording.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The version of the format, in the member `gladhand_recording` of the first line. A reader accepts no other.
-pub const FORMAT: u32 = 1;
+/// The version of the format that is written, in the member `gladhand_recording` of the first line. Version 1 has no HTTP
+/// exchanges, and is read too.
+pub const FORMAT: u32 = 2;
 
 /// The first line of a recording, and of each part of one that was rotated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +57,24 @@ pub struct PeerName {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<String>,
 }
+
+/// An HTTP request of the client, and the status of its response. Bodies are entries of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HttpExchange {
+    /// The method.
+    pub method: String,
+    /// The path, without the query.
+    pub path: String,
+    /// The status of the response.
+    pub status: u16,
+    /// The recorded headers of the request, with lower-case names.
+    pub request: Headers,
+    /// The recorded headers of the response.
+    pub response: Headers,
+}
+
+/// Headers by name. Values of the same name are joined with a comma.
+pub type Headers = BTreeMap<String, String>;
 
 /// How a session ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -105,6 +126,8 @@ pub enum EntryKind {
         /// The other side of the session, as the recording process sees it.
         peer: PeerName,
     },
+    /// An HTTP request was answered.
+    Http(HttpExchange),
     /// The session ended.
     Closed(SessionEnd),
     /// So many entries were not recorded, because the file could not be written fast enough.
@@ -118,7 +141,7 @@ pub enum NotARecording {
     #[error("the file is not a recording of gladhand: its first line has no `gladhand_recording`")]
     NoHeader,
     /// The header names another version of the format.
-    #[error("the recording has format {0}, and this version of gladhand reads format {FORMAT}")]
+    #[error("the recording has format {0}, and this version of gladhand reads formats 1 to {FORMAT}")]
     OtherFormat(u64),
     /// A later line is no entry.
     #[error("{0}")]
@@ -146,7 +169,7 @@ impl Header {
             gladhand_recording: u64,
         }
         let format: Format = serde_json::from_str(line).map_err(|_| NotARecording::NoHeader)?;
-        if format.gladhand_recording != u64::from(FORMAT) {
+        if !(1..=u64::from(FORMAT)).contains(&format.gladhand_recording) {
             return Err(NotARecording::OtherFormat(format.gladhand_recording));
         }
         serde_json::from_str(line).map_err(|_| NotARecording::NoHeader)
@@ -202,6 +225,16 @@ struct Written {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     frames: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    method: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request: Option<Headers>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    response: Option<Headers>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     // Last, so that the members before it line up in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,9 +252,9 @@ impl Entry {
     /// If the line is no entry of this format, for example because it was cut off.
     pub fn parse(line: &str) -> Result<Self, NotARecording> {
         let written: Written = serde_json::from_str(line).map_err(NotARecording::Entry)?;
-        let Written { ms, session, from, event, stream, dialect, version, kind, peer, reason, frames, text, message } =
-            written;
-        let kind = match (event.as_deref(), from, message, text) {
+        let Written { ms, session, from, dialect, version, kind, peer, reason, frames, .. } = written;
+        let (stream, event) = (written.stream, written.event);
+        let kind = match (event.as_deref(), from, written.message, written.text) {
             (None, Some(from), Some(message), _) => EntryKind::Message { from, dialect, kind, message },
             (None, Some(from), None, Some(text)) => {
                 EntryKind::Text { from, is_stderr: stream.as_deref() == Some(STDERR), text }
@@ -231,6 +264,13 @@ impl Entry {
                 version: version.unwrap_or_default(),
                 peer: peer.unwrap_or_default(),
             },
+            (Some("http"), ..) => EntryKind::Http(HttpExchange {
+                method: written.method.unwrap_or_default(),
+                path: written.path.unwrap_or_default(),
+                status: written.status.unwrap_or_default(),
+                request: written.request.unwrap_or_default(),
+                response: written.response.unwrap_or_default(),
+            }),
             (Some("closed"), ..) => EntryKind::Closed(SessionEnd { reason }),
             (Some("dropped"), ..) => EntryKind::Dropped(frames.unwrap_or_default()),
             _ => return Err(NotARecording::UnknownEntry),
@@ -240,8 +280,13 @@ impl Entry {
 
     /// The line of the entry, without a line break.
     pub fn to_line(&self) -> String {
-        let mut written = Written { ms: self.ms, session: self.session.clone(), ..Written::default() };
-        match self.kind.clone() {
+        self.clone().into_line()
+    }
+
+    /// The same without a copy of its message.
+    pub fn into_line(self) -> String {
+        let mut written = Written { ms: self.ms, session: self.session, ..Written::default() };
+        match self.kind {
             EntryKind::Message { from, dialect, kind, message } => {
                 (written.from, written.dialect, written.kind) = (Some(from), dialect, kind);
                 written.message = Some(message);
@@ -253,6 +298,11 @@ impl Entry {
             EntryKind::Opened { dialect, version, peer } => {
                 written.event = Some("opened".to_owned());
                 (written.dialect, written.version, written.peer) = (Some(dialect), Some(version), Some(peer));
+            }
+            EntryKind::Http(HttpExchange { method, path, status, request, response }) => {
+                written.event = Some("http".to_owned());
+                (written.method, written.path, written.status) = (Some(method), Some(path), Some(status));
+                (written.request, written.response) = (Some(request), Some(response));
             }
             EntryKind::Closed(end) => {
                 written.event = Some("closed".to_owned());
@@ -287,6 +337,13 @@ mod tests {
                 version: "2025-11-25".to_owned(),
                 peer: PeerName { name: "x".to_owned(), ..PeerName::default() },
             },
+            EntryKind::Http(HttpExchange {
+                method: "POST".to_owned(),
+                path: "/mcp".to_owned(),
+                status: 202,
+                request: Headers::from([("accept".to_owned(), "*/*".to_owned())]),
+                response: Headers::new(),
+            }),
             EntryKind::Closed(SessionEnd { reason: Some("exit status: 3".to_owned()) }),
             EntryKind::Dropped(7),
         ];
@@ -309,7 +366,11 @@ mod tests {
         let error = |line: &str| Header::parse(line).unwrap_err().to_string();
         assert!(error(r#"{"jsonrpc":"2.0"}"#).contains("not a recording"));
         assert!(error("").contains("not a recording"));
-        assert!(error(r#"{"gladhand_recording":2}"#).contains("format 2"));
+        for other in [0, 3] {
+            let header = format!(r#"{{"gladhand_recording":{other}}}"#);
+            assert!(error(&header).contains(&format!("format {other}")));
+        }
+        assert!(Header::parse(r#"{"gladhand_recording":1,"version":"0.1.0","started_ms":5}"#).is_ok());
         for line in [r#"{"ms":1}"#, r#"{"ms":1,"event":"later"}"#, r#"{"ms":1,"from":"client","mess"#] {
             assert!(Entry::parse(line).is_err(), "{line}");
         }

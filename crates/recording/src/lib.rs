@@ -5,9 +5,10 @@
 //! members for users.
 //!
 //! ```text
-//! {"gladhand_recording":1,"version":"0.1.0","started_ms":1795031388000,"command":["my-server"],"part":1}
+//! {"gladhand_recording":2,"version":"0.1.0","started_ms":1795031388000,"command":["my-server"],"part":1}
 //! {"ms":0.4,"session":"client-1","from":"client","dialect":"mcp","kind":"request","message":{"jsonrpc":"2.0",…}}
 //! {"ms":2.1,"session":"client-1","event":"opened","dialect":"mcp","version":"2025-11-25","peer":{"name":"cursor"}}
+//! {"ms":2.2,"session":"client-1","event":"http","method":"POST","path":"/mcp","status":200,"request":{…},"response":{…}}
 //! {"ms":9.8,"session":"client-1","event":"closed","reason":"exit status: 0"}
 //! ```
 //!
@@ -20,6 +21,8 @@ mod reader;
 mod recorder;
 
 pub use compare::{Bindings, Difference, compare, is_masked};
-pub use entry::{Entry, EntryKind, FORMAT, Header, NotARecording, PeerName, Refused, Sender, SessionEnd};
+pub use entry::{
+    Entry, EntryKind, FORMAT, Header, Headers, HttpExchange, NotARecording, PeerName, Refused, Sender, SessionEnd,
+};
 pub use reader::{MAX_LINE, NumberedEntry, OpenError, Reader};
 pub use recorder::{BeginPart, Mask, Recorder};

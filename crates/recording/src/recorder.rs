@@ -13,7 +13,10 @@ pub type Mask = Box<dyn FnMut(&mut Entry) + Send>;
 /// Begins the part with this number, and returns where to write it. It is called again if it fails.
 pub type BeginPart<W> = Box<dyn FnMut(u32) -> io::Result<W> + Send>;
 
-/// Writes the entries of a recording, each in one line and at once.
+/// Maximum size of the entries that are collected, in bytes. More are written at once.
+const MAX_COLLECTED: usize = 64 * 1024;
+
+/// Writes the entries of a recording, each in one line and at once, or many at once ([`Self::collect`]).
 ///
 /// A part that is full is followed by another one, which begins with a header of its own. If a line cannot be written,
 /// the entry is dropped. Once writing works again, an entry [`EntryKind::Dropped`] tells how many are missing.
@@ -28,8 +31,10 @@ pub struct Recorder<W> {
     bytes: u64,
     /// The size of the part when it had its header only.
     header_bytes: u64,
-    /// The rest of a line that was written in part. It precedes the next line, so that no line is broken.
+    /// The lines that are collected, or the rest of a line that was written in part. It precedes the next line, so that no
+    /// line is broken.
     unwritten: Vec<u8>,
+    is_collecting: bool,
     dropped: u64,
 }
 
@@ -47,8 +52,18 @@ impl<W: Write> Recorder<W> {
     /// If the part cannot be begun or written.
     pub fn begin(header: Header, max_bytes: u64, mut begin_part: BeginPart<W>, mask: Mask) -> io::Result<Self> {
         let part = begin_part(header.part)?;
-        let (bytes, header_bytes, unwritten, dropped) = (0, 0, Vec::new(), 0);
-        let mut recorder = Self { header, max_bytes, begin_part, mask, part, bytes, header_bytes, unwritten, dropped };
+        let mut recorder = Self {
+            header,
+            max_bytes,
+            begin_part,
+            mask,
+            part,
+            bytes: 0,
+            header_bytes: 0,
+            unwritten: Vec::new(),
+            is_collecting: false,
+            dropped: 0,
+        };
         recorder.write_header()?;
         Ok(recorder)
     }
@@ -60,11 +75,26 @@ impl<W: Write> Recorder<W> {
     /// If it cannot be written now. The recorder can be used further.
     pub fn record(&mut self, mut entry: Entry) -> io::Result<()> {
         (self.mask)(&mut entry);
-        let written = self.write_dropped(entry.ms).and_then(|()| self.write_line(entry.to_line()));
+        let written = self.write_dropped(entry.ms).and_then(|()| self.write_line(entry.into_line()));
         if written.is_err() {
             self.dropped += 1;
         }
         written
+    }
+
+    /// Collects entries from now on, up to a size, until [`Self::flush`].
+    pub fn collect(&mut self) {
+        self.is_collecting = true;
+    }
+
+    /// Writes the collected entries.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written now. They precede the next entry.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.is_collecting = false;
+        self.finish_line()
     }
 
     /// Counts entries that did not reach the recorder.
@@ -78,6 +108,7 @@ impl<W: Write> Recorder<W> {
     ///
     /// If it cannot be written now.
     pub fn finish(&mut self, ms: f64) -> io::Result<()> {
+        self.is_collecting = false;
         self.write_dropped(ms)?;
         self.finish_line()
     }
@@ -85,7 +116,7 @@ impl<W: Write> Recorder<W> {
     fn write_dropped(&mut self, ms: f64) -> io::Result<()> {
         if self.dropped > 0 {
             let entry = Entry { ms, session: None, kind: EntryKind::Dropped(self.dropped) };
-            self.write_line(entry.to_line())?;
+            self.write_line(entry.into_line())?;
             self.dropped = 0;
         }
         Ok(())
@@ -93,7 +124,9 @@ impl<W: Write> Recorder<W> {
 
     fn write_line(&mut self, mut line: String) -> io::Result<()> {
         line.push('\n');
-        if self.bytes > self.header_bytes && self.bytes + line.len() as u64 > self.max_bytes {
+        let bytes = self.bytes + self.unwritten.len() as u64;
+        if bytes > self.header_bytes && bytes + line.len() as u64 > self.max_bytes {
+            self.finish_line()?;
             self.part = (self.begin_part)(self.header.part + 1)?;
             self.header.part += 1;
             self.bytes = 0;
@@ -111,6 +144,10 @@ impl<W: Write> Recorder<W> {
     /// Writes a line after the rest of the one before. If only a part of it can be written, the rest is kept, and the next
     /// line has the error.
     fn write_bytes(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_collecting && self.unwritten.len() + line.len() <= MAX_COLLECTED {
+            self.unwritten.extend_from_slice(line);
+            return Ok(());
+        }
         self.finish_line()?;
         let (written, result) = self.write_some(line);
         if written == 0 {
@@ -121,9 +158,10 @@ impl<W: Write> Recorder<W> {
     }
 
     fn finish_line(&mut self) -> io::Result<()> {
-        let rest = std::mem::take(&mut self.unwritten);
+        let mut rest = std::mem::take(&mut self.unwritten);
         let (written, result) = self.write_some(&rest);
-        self.unwritten = rest[written..].to_vec();
+        rest.drain(..written);
+        self.unwritten = rest;
         result
     }
 
@@ -221,6 +259,52 @@ mod tests {
     fn text(text: &str) -> Entry {
         let kind = EntryKind::Text { from: Sender::Server, is_stderr: false, text: text.to_owned() };
         Entry { ms: 1.5, session: None, kind }
+    }
+
+    #[test]
+    fn collected_entries_are_written_together_and_within_their_part() {
+        let disk = Disk::default();
+        disk.has_room(usize::MAX);
+        let mut recorder = disk.recorder(200, Box::new(|_| {}));
+        recorder.collect();
+        recorder.record(text("a")).unwrap();
+        assert_eq!(disk.parts()[0].lines().count(), 1, "the header only");
+        recorder.record(text("b")).unwrap();
+        recorder.flush().unwrap();
+        assert_eq!(disk.parts()[0].lines().count(), 3);
+        recorder.collect();
+        (0..20).for_each(|_| recorder.record(text("c")).unwrap());
+        recorder.flush().unwrap();
+        let parts = disk.parts();
+        assert!(parts.iter().all(|part| part.len() <= 200 && part.ends_with('\n')), "{parts:?}");
+        let lines: usize = parts.iter().map(|part| part.lines().count() - 1).sum();
+        assert_eq!(lines, 22);
+    }
+
+    #[test]
+    fn collected_entries_that_cannot_be_written_are_written_later() {
+        let disk = Disk::default();
+        disk.has_room(usize::MAX);
+        let mut recorder = disk.recorder(1 << 20, Box::new(|_| {}));
+        disk.has_room(10);
+        recorder.collect();
+        recorder.record(text("a")).unwrap();
+        recorder.record(text("b")).unwrap();
+        assert!(recorder.flush().is_err());
+        assert!(recorder.record(text("lost")).is_err());
+        disk.has_room(usize::MAX);
+        recorder.record(text("c")).unwrap();
+        let part = disk.parts().remove(0);
+        let texts: Vec<_> = part.lines().skip(1).map(|line| Entry::parse(line).unwrap().kind).collect();
+        assert!(
+            matches!(&texts[..], [
+            EntryKind::Text { text: a, .. },
+            EntryKind::Text { text: b, .. },
+            EntryKind::Dropped(1),
+            EntryKind::Text { text: c, .. },
+        ] if (a.as_str(), b.as_str(), c.as_str()) == ("a", "b", "c")),
+            "{texts:?}"
+        );
     }
 
     #[test]

@@ -86,8 +86,12 @@ impl Control {
         let answering = report_status(listener, hub, shown_as.clone(), listening);
         let mut sockets = vec![(path, tokio::spawn(answering).abort_handle())];
         if let Some(followers) = followers {
-            let (path, listener) = bind(MESSAGES)?;
-            sockets.push((path, tokio::spawn(accept_followers(listener, followers)).abort_handle()));
+            match bind(MESSAGES) {
+                Ok((path, listener)) => {
+                    sockets.push((path, tokio::spawn(accept_followers(listener, followers)).abort_handle()));
+                }
+                Err(error) => tracing::debug!(%error, "no program can follow the messages of this process"),
+            }
         }
         Ok(Self { sockets })
     }

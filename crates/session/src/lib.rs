@@ -5,5 +5,6 @@
 //! - [`violations`] finds the rules that a peer broke in a step, and reports them to the hub's policy.
 
 pub mod clock;
+mod exchange;
 pub mod tap;
 pub mod violations;

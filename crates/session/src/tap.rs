@@ -18,8 +18,11 @@
 //! Requests of stateless MCP over HTTP have no session ([`SessionId::NONE`]): they are neither opened nor closed. The tap
 //! knows no network address of a client; the principal is what a client was authenticated as.
 //!
-//! A message that a transport refuses before a session sees it does not pass, and neither does the refusal: an HTTP
-//! request with wrong headers (also those that mirror a stateless MCP request), without authorization, for an unknown
+//! Over HTTP, the method, status and some headers of each exchange pass as well ([`HttpExchange`]), also if a request is
+//! refused before a session sees it.
+//!
+//! A message that a transport refuses before a session sees it does not pass, and neither does the body of the refusal: an
+//! HTTP request with wrong headers (also those that mirror a stateless MCP request), without authorization, for an unknown
 //! session, or above a limit; and the first line of a client on standard input that a faulty configuration refuses. The
 //! bytes of a line that was too long to be kept are empty.
 
@@ -36,6 +39,8 @@ use gladhand_core::wire::rpc;
 use gladhand_core::wire::{Frame, FrameKind, FrameSummary, Frames, Lane, Line, TextPolicy};
 use gladhand_dialects::Dialect;
 use gladhand_hub::SessionId;
+
+pub use crate::exchange::{HttpExchange, SessionExchanges};
 
 /// A session, as the tap names it. The names of one process are unique, except that all requests of stateless MCP over
 /// HTTP share [`SessionId::NONE`].
@@ -140,6 +145,9 @@ pub trait TapListener: Send + Sync {
 
     /// A session ended: no more of its frames pass.
     fn closed(&self, _session: TappedSession) {}
+
+    /// An HTTP request got its response. The messages in their bodies pass as frames.
+    fn exchange(&self, _exchange: &HttpExchange<'_>) {}
 }
 
 type Listeners = Arc<[(u64, Arc<dyn TapListener>)]>;
@@ -200,6 +208,12 @@ impl Tap {
 
     fn pass(&self, frame: &TappedFrame<'_>) {
         self.listeners().iter().for_each(|(_, listener)| listener.frame(frame));
+    }
+
+    /// An HTTP exchange passes. The caller has asked whether the tap is on.
+    #[cold]
+    pub fn exchange(&self, exchange: &HttpExchange<'_>) {
+        self.listeners().iter().for_each(|(_, listener)| listener.exchange(exchange));
     }
 
     fn opened(&self, opened: SessionOpened) {

@@ -21,6 +21,7 @@ use gladhand_auth::Roots;
 use gladhand_core::operations::Party;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::{Lane, Loss, Posting, PostingEffect};
+use gladhand_session::tap::{SessionExchanges, TappedSession};
 use http::HeaderMap;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
@@ -66,6 +67,8 @@ pub struct Endpoint {
     pub line_bytes: usize,
     /// Room for answers that arrive.
     pub response_budget: ResponseBudget,
+    /// The tap for the exchanges of the session.
+    pub exchanges: SessionExchanges,
 }
 
 /// How answers find their way back.
@@ -257,6 +260,11 @@ impl HttpClient {
         }
     }
 
+    /// The session at the tap.
+    pub fn tapped_session(&self) -> TappedSession {
+        self.shared.endpoint.exchanges.session()
+    }
+
     /// The address of the server.
     pub fn url(&self) -> &Url {
         &self.shared.endpoint.url
@@ -370,6 +378,7 @@ mod tests {
             roots,
             line_bytes: 1024,
             response_budget: ResponseBudget::default(),
+            exchanges: SessionExchanges::default(),
         };
         (HttpClient::connect(endpoint, style).await.unwrap(), server)
     }

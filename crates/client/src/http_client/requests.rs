@@ -141,6 +141,8 @@ impl Shared {
                 loss
             })?;
             let status = response.status();
+            let (path, answer) = (wanted.url.path(), response.headers());
+            self.endpoint.exchanges.answered(&wanted.method, path, &headers, status, answer);
             let is_denial = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             match &self.endpoint.authorizer {
                 Some(authorizer) if is_denial => {

@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use gladhand_core::operations::Party;
 use gladhand_core::wire::{Fault, Frames, Skim};
 use gladhand_dialects::{Lane, Loss, Posting};
+use gladhand_session::tap::TappedSession;
 use tokio::time::Instant;
 
 use super::target::place_of;
@@ -56,6 +57,14 @@ impl Transport {
         match self {
             Self::Child(child) => child.process(),
             Self::Http(_) | Self::Ended => None,
+        }
+    }
+
+    /// The session at the tap. Over HTTP, exchanges may have passed before its first frame.
+    pub(super) fn tapped_session(&self) -> TappedSession {
+        match self {
+            Self::Http(http) => http.tapped_session(),
+            Self::Child(_) | Self::Ended => TappedSession::next_upstream(),
         }
     }
 

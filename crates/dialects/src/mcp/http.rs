@@ -17,7 +17,9 @@ pub use super::header_params::{
 use super::ids::is_same;
 use super::message::{Message, Params};
 use super::meta::Meta;
+use super::revision::Revision;
 use super::{errors, stateless};
+use crate::side::Posting;
 
 /// The header with the protocol version of a request.
 pub const VERSION_HEADER: &str = "MCP-Protocol-Version";
@@ -47,6 +49,12 @@ pub fn answers(text: &str, id: u64) -> bool {
     }
     let parts = values::items(text).unwrap_or_default();
     parts.into_iter().any(|part| is_answer(part.get()))
+}
+
+/// How to post a line of a client in a revision, by default the newest with a handshake. `is_open`: the handshake got its
+/// answer. Arguments of tools are not mirrored in headers, because that needs the schema of the tool.
+pub fn posting(line: &str, revision: Option<Revision>, is_open: bool) -> Posting {
+    super::client::posting(line, revision.unwrap_or(Revision::HANDSHAKE[0]), is_open, |_, _, _| {})
 }
 
 /// Whether a body is an error response.

@@ -27,9 +27,13 @@ use crate::commands::replay::ReplayArgs;
 use crate::commands::repo::RepoArgs;
 use crate::commands::secret::SecretArgs;
 use crate::commands::serve::ServeArgs;
+#[cfg(unix)]
+use crate::commands::shell::ShellArgs;
 use crate::commands::show::ShowArgs;
 #[cfg(unix)]
 use crate::commands::tap::TapArgs;
+#[cfg(unix)]
+use crate::commands::top::TopArgs;
 use crate::logging::LogFormat;
 
 /// No line of help is wider, so that examples are not broken on any usual terminal.
@@ -198,6 +202,9 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Call a tool of a server.
     Call(CallArgs),
+    /// Keep one session with a server open, and run commands in it.
+    #[cfg(unix)]
+    Shell(ShellArgs),
     /// Show the messages of a recording.
     Show(ShowArgs),
     /// Show the messages of a running Gladhand process live.
@@ -220,6 +227,9 @@ pub enum Command {
     /// Show running Gladhand processes with their sessions and upstreams.
     #[cfg(unix)]
     Ps(PsArgs),
+    /// Watch sessions, upstreams, calls and latencies of running Gladhand processes.
+    #[cfg(unix)]
+    Top(TopArgs),
     /// Analyse a repository: languages, frameworks, documentation, integration plans.
     Repo(RepoArgs),
     /// Manage secrets, encrypted on this machine.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -102,18 +102,10 @@ pub fn tools(args: ToolsArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let mut plan = Plan::read(&args.server, args.url.as_deref())?;
     let person = plan.for_person(Person::new(Vec::new(), verbosity));
     plan.note_unavailable();
-    plan.run(Some(Arc::clone(&person)), |upstream| async move {
-        let ask = |operation| ask(&upstream, &person, "listing tools", operation);
-        let Reply::Tools(tools) = ask(Operation::ListTools).await? else { return Err(mixed_up()) };
-        match args.server.json {
-            true => print_json(
-                &Object::default()
-                    .with("tools", &tools.iter().map(tool).collect::<Vec<_>>())
-                    .with("unavailable", &person.unavailable()),
-            ),
-            false => print_table(tools.iter().map(described_tool), "tools"),
-        }
-    })
+    plan.run(
+        Some(Arc::clone(&person)),
+        |upstream| async move { list_tools(&upstream, &person, args.server.json).await },
+    )
 }
 
 /// Lists resources and templates, or reads one.
@@ -122,43 +114,10 @@ pub fn resources(args: ResourcesArgs, verbosity: u8) -> Result<ExitCode, Command
     let person = plan.for_person(Person::new(Vec::new(), verbosity));
     plan.note_unavailable();
     plan.run(Some(Arc::clone(&person)), |upstream| async move {
-        let ask = |what, operation| ask(&upstream, &person, what, operation);
-        if let Some(uri) = &args.read {
-            let operation = Operation::ReadResource(uri.as_str().into());
-            let Reply::Contents(contents) = ask("reading the resource", operation).await? else {
-                return Err(mixed_up());
-            };
-            return match args.server.json {
-                true => print_json(&json!({"contents": contents.parts})),
-                false => print_data(&result_output::contents(
-                    &contents,
-                    &Album::new(&args.save, "resource", Reader::of_stdout()),
-                )?),
-            };
+        match &args.read {
+            Some(uri) => read_resource(&upstream, &person, uri, &args.save, args.server.json).await,
+            None => list_resources(&upstream, &person, args.server.json).await,
         }
-        let Reply::Resources(resources) = ask("listing resources", Operation::ListResources).await? else {
-            return Err(mixed_up());
-        };
-        let Reply::Templates(templates) = ask("listing templates", Operation::ListTemplates).await? else {
-            return Err(mixed_up());
-        };
-        if args.server.json {
-            let resources: Vec<_> = resources.iter().map(resource).collect();
-            let templates: Vec<_> = templates.iter().map(template).collect();
-            return print_json(
-                &Object::default()
-                    .with("resources", &resources)
-                    .with("resourceTemplates", &templates)
-                    .with("unavailable", &person.unavailable()),
-            );
-        }
-        let about = |name: &str, text: &Option<String>| match text {
-            Some(text) => format!("{name}: {text}"),
-            None => name.to_owned(),
-        };
-        let resources = resources.iter().map(|one| Entry::new(&one.uri, about(&one.name, &one.description)));
-        let templates = templates.iter().map(|one| Entry::new(&one.uri_template, about(&one.name, &one.description)));
-        print_table(resources.chain(templates), "resources")
     })
 }
 
@@ -170,16 +129,12 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
         }
         _ => (None, args.words.as_slice()),
     };
-    let mut arguments = Map::new();
-    for (at, word) in words.iter().enumerate() {
-        let Some((key, value)) = word.split_once('=') else {
-            let get = args.get.as_ref().map(|name| format!(" --get {name}")).unwrap_or_default();
-            let before = format!("gladhand prompts{get} {}", words[..at].join(" "));
-            let has_command = url.is_some() || !args.server.command.is_empty();
-            return Err(misplaced(before.trim_end(), &words[at..], has_command));
-        };
-        arguments.insert(key.to_owned(), Value::String(value.to_owned()));
-    }
+    let arguments = prompt_arguments(words).map_err(|at| {
+        let get = args.get.as_ref().map(|name| format!(" --get {name}")).unwrap_or_default();
+        let before = format!("gladhand prompts{get} {}", words[..at].join(" "));
+        let has_command = url.is_some() || !args.server.command.is_empty();
+        misplaced(before.trim_end(), &words[at..], has_command)
+    })?;
     if args.get.is_none() && !arguments.is_empty() {
         return Err(CommandError::usage(anyhow!("arguments need a prompt: --get NAME")));
     }
@@ -188,38 +143,125 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
     plan.note_unavailable();
     let asked = plan.asked();
     plan.run(Some(Arc::clone(&person)), |upstream| async move {
-        let ask = |what, operation| ask(&upstream, &person, what, operation);
-        if let Some(name) = &args.get {
-            let Reply::Prompts(prompts) = ask("listing prompts", Operation::ListPrompts).await? else {
-                return Err(mixed_up());
-            };
-            check_prompt(&prompts, name, &arguments, &asked)?;
-            let call = ToolCall { name: name.as_str().into(), arguments: Cow::Owned(json::to_raw(&arguments)) };
-            let Reply::Prompt(prompt) = ask("filling in the prompt", Operation::GetPrompt(call)).await? else {
-                return Err(mixed_up());
-            };
-            return match args.server.json {
-                true => print_json(&json!({"description": prompt.description, "messages": prompt.messages})),
-                false => print_data(&result_output::prompt_result(
-                    &prompt,
-                    &Album::new(&args.save, name, Reader::of_stdout()),
-                )?),
-            };
-        }
-        let Reply::Prompts(prompts) = ask("listing prompts", Operation::ListPrompts).await? else {
-            return Err(mixed_up());
-        };
-        match args.server.json {
-            true => print_json(
-                &Object::default()
-                    .with("prompts", &prompts.iter().map(prompt).collect::<Vec<_>>())
-                    .with("unavailable", &person.unavailable()),
-            ),
-            false => {
-                print_table(prompts.iter().map(|prompt| Entry::new(&signature(prompt), described(prompt))), "prompts")
-            }
+        match &args.get {
+            Some(name) => get_prompt(&upstream, &person, &asked, name, &arguments, &args.save, args.server.json).await,
+            None => list_prompts(&upstream, &person, args.server.json).await,
         }
     })
+}
+
+/// Arguments of a prompt as they are typed, or the place of the word that is none.
+pub(super) fn prompt_arguments(words: &[String]) -> Result<Map<String, Value>, usize> {
+    let pair = |(at, word): (usize, &String)| {
+        let (key, value) = word.split_once('=').ok_or(at)?;
+        Ok((key.to_owned(), Value::String(value.to_owned())))
+    };
+    words.iter().enumerate().map(pair).collect()
+}
+
+/// Prints the tools of a session.
+pub(super) async fn list_tools(upstream: &Upstream, person: &Person, as_json: bool) -> Result<ExitCode, CommandError> {
+    let listed = ask(upstream, person, "listing tools", Operation::ListTools).await?;
+    let Reply::Tools(tools) = listed else { return Err(mixed_up()) };
+    match as_json {
+        true => print_json(
+            &Object::default()
+                .with("tools", &tools.iter().map(tool).collect::<Vec<_>>())
+                .with("unavailable", &person.unavailable()),
+        ),
+        false => print_table(tools.iter().map(described_tool), "tools"),
+    }
+}
+
+/// Prints the content of a resource.
+pub(super) async fn read_resource(
+    upstream: &Upstream,
+    person: &Person,
+    uri: &str,
+    save: &Path,
+    as_json: bool,
+) -> Result<ExitCode, CommandError> {
+    let read = ask(upstream, person, "reading the resource", Operation::ReadResource(uri.into())).await?;
+    let Reply::Contents(contents) = read else { return Err(mixed_up()) };
+    match as_json {
+        true => print_json(&json!({"contents": contents.parts})),
+        false => print_data(&result_output::contents(&contents, &Album::new(save, "resource", Reader::of_stdout()))?),
+    }
+}
+
+/// Prints the resources and templates of a session.
+pub(super) async fn list_resources(
+    upstream: &Upstream,
+    person: &Person,
+    as_json: bool,
+) -> Result<ExitCode, CommandError> {
+    let ask = |what, operation| ask(upstream, person, what, operation);
+    let Reply::Resources(resources) = ask("listing resources", Operation::ListResources).await? else {
+        return Err(mixed_up());
+    };
+    let Reply::Templates(templates) = ask("listing templates", Operation::ListTemplates).await? else {
+        return Err(mixed_up());
+    };
+    if as_json {
+        let resources: Vec<_> = resources.iter().map(resource).collect();
+        let templates: Vec<_> = templates.iter().map(template).collect();
+        return print_json(
+            &Object::default()
+                .with("resources", &resources)
+                .with("resourceTemplates", &templates)
+                .with("unavailable", &person.unavailable()),
+        );
+    }
+    let about = |name: &str, text: &Option<String>| match text {
+        Some(text) => format!("{name}: {text}"),
+        None => name.to_owned(),
+    };
+    let resources = resources.iter().map(|one| Entry::new(&one.uri, about(&one.name, &one.description)));
+    let templates = templates.iter().map(|one| Entry::new(&one.uri_template, about(&one.name, &one.description)));
+    print_table(resources.chain(templates), "resources")
+}
+
+/// Prints a prompt that is filled in.
+pub(super) async fn get_prompt(
+    upstream: &Upstream,
+    person: &Person,
+    asked: &AskedServer,
+    name: &str,
+    arguments: &Map<String, Value>,
+    save: &Path,
+    as_json: bool,
+) -> Result<ExitCode, CommandError> {
+    let ask = |what, operation| ask(upstream, person, what, operation);
+    let Reply::Prompts(prompts) = ask("listing prompts", Operation::ListPrompts).await? else {
+        return Err(mixed_up());
+    };
+    check_prompt(&prompts, name, arguments, asked)?;
+    let call = ToolCall { name: name.into(), arguments: Cow::Owned(json::to_raw(arguments)) };
+    let Reply::Prompt(prompt) = ask("filling in the prompt", Operation::GetPrompt(call)).await? else {
+        return Err(mixed_up());
+    };
+    match as_json {
+        true => print_json(&json!({"description": prompt.description, "messages": prompt.messages})),
+        false => print_data(&result_output::prompt_result(&prompt, &Album::new(save, name, Reader::of_stdout()))?),
+    }
+}
+
+/// Prints the prompts of a session.
+pub(super) async fn list_prompts(
+    upstream: &Upstream,
+    person: &Person,
+    as_json: bool,
+) -> Result<ExitCode, CommandError> {
+    let listed = ask(upstream, person, "listing prompts", Operation::ListPrompts).await?;
+    let Reply::Prompts(prompts) = listed else { return Err(mixed_up()) };
+    match as_json {
+        true => print_json(
+            &Object::default()
+                .with("prompts", &prompts.iter().map(prompt).collect::<Vec<_>>())
+                .with("unavailable", &person.unavailable()),
+        ),
+        false => print_table(prompts.iter().map(|prompt| Entry::new(&signature(prompt), described(prompt))), "prompts"),
+    }
 }
 
 /// Says which arguments of a prompt are missing, or which prompt may be meant, where the server would say less.
@@ -252,7 +294,8 @@ fn check_prompt(
     Err(CommandError::usage(error).hint(format!("write {}{described}", form.join(" "))))
 }
 
-async fn ask(
+/// Asks a server, and shows the log lines that were held back.
+pub(super) async fn ask(
     upstream: &Upstream,
     person: &Person,
     what: &str,
@@ -267,7 +310,8 @@ async fn ask(
     reply
 }
 
-fn mixed_up() -> CommandError {
+/// The error of an answer of another kind than the question.
+pub(super) fn mixed_up() -> CommandError {
     CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is not what was asked for"))
 }
 
@@ -282,7 +326,7 @@ fn print_data(text: &str) -> Result<ExitCode, CommandError> {
     Ok(Exit::Success.into())
 }
 
-fn print_json(value: &impl serde::Serialize) -> Result<ExitCode, CommandError> {
+pub(super) fn print_json(value: &impl serde::Serialize) -> Result<ExitCode, CommandError> {
     let mut text = json::to_raw(value).get().as_bytes().to_vec();
     json::flatten(&mut text);
     crate::commands::print_json(&String::from_utf8(text)?)?;

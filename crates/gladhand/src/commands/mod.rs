@@ -37,9 +37,13 @@ pub mod repo;
 pub mod secret;
 pub mod serve;
 pub(crate) mod shared;
+#[cfg(unix)]
+pub mod shell;
 pub mod show;
 #[cfg(unix)]
 pub mod tap;
+#[cfg(unix)]
+pub mod top;
 
 /// A command that could not do its work: what happened, and how the process ends.
 #[derive(Debug)]

@@ -31,6 +31,7 @@ use tokio::sync::Notify;
 use crate::commands::CommandError;
 use crate::commands::shared::arguments::sizes;
 use crate::exit::Exit;
+use crate::recorder::opening::ObservedOpening;
 use crate::recorder::{Existing, FileRecorder, MAX_MIB, Masks, NotRecorded, kind_word, too_long};
 
 const RECORD_HELP: &str = "\
@@ -148,6 +149,9 @@ struct Recorded {
     chunks: u64,
     lines: [Lines; 3],
     dialect: Option<&'static Dialect>,
+    opening: ObservedOpening,
+    /// The entry for the opening, which follows the message that opened the session.
+    opened: Option<EntryKind>,
 }
 
 impl Recording {
@@ -155,7 +159,14 @@ impl Recording {
         let lines = [(); 3].map(|()| Lines::with_limit(MAX_LINE));
         Self {
             chunks: Mutex::default(),
-            recorded: Mutex::new(Recorded { recorder, chunks: 0, lines, dialect: None }),
+            recorded: Mutex::new(Recorded {
+                recorder,
+                chunks: 0,
+                lines,
+                dialect: None,
+                opening: ObservedOpening::default(),
+                opened: None,
+            }),
             added: AtomicU64::new(0),
             is_unread: AtomicBool::new(false),
             client_gone: Notify::new(),
@@ -198,12 +209,15 @@ impl Recorded {
     fn chunk(&mut self, stream: Stream, at: Instant, chunk: &[u8]) {
         let mut lines = std::mem::take(&mut self.lines[stream as usize]);
         lines.push(chunk);
+        // All entries of a chunk are written at once.
+        self.recorder.collect();
         while let Some(line) = lines.next_line() {
             self.line(stream, at, line);
             if stream != Stream::Stderr {
                 lines.end_lines_at(self.terminator());
             }
         }
+        self.recorder.flush();
         self.lines[stream as usize] = lines;
     }
 
@@ -231,6 +245,9 @@ impl Recorded {
         if let Some(entry) = entry {
             self.recorder.record(at, Some(SESSION.to_owned()), entry);
         }
+        if let Some(opened) = self.opened.take() {
+            self.recorder.record(at, Some(SESSION.to_owned()), opened);
+        }
     }
 
     fn message(&mut self, from: Sender, bytes: &[u8]) -> Option<EntryKind> {
@@ -242,8 +259,15 @@ impl Recorded {
         let describe = self
             .dialect
             .map_or(rpc::describe as for<'a> fn(&'a str) -> Option<FrameSummary<'a>>, |dialect| dialect.describe);
-        let summary = std::str::from_utf8(bytes).ok().and_then(describe);
-        let kind = summary.and_then(|summary| kind_word(summary.kind));
+        let text = std::str::from_utf8(bytes).unwrap_or_default();
+        let kind = describe(text).map(|summary| summary.kind);
+        if let (Some(dialect), Some(kind)) = (self.dialect, kind) {
+            match from {
+                Sender::Client => self.opening.sent(dialect, text),
+                Sender::Server => self.opened = self.opening.answered(dialect, kind, text),
+            }
+        }
+        let kind = kind.and_then(kind_word);
         EntryKind::of_line(from, bytes, self.dialect.map(|dialect| dialect.name), kind)
     }
 }

@@ -97,15 +97,12 @@ fn is_recording(file: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_recording::FORMAT;
-
     use super::*;
 
     const RECORDING: &str = "{\"gladhand_recording\":1,\"version\":\"0\",\"started_ms\":1}\n";
 
     #[test]
     fn an_existing_file_is_replaced_or_moved_aside_only_on_request() {
-        assert_eq!(FORMAT, 1);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
         let names = || {

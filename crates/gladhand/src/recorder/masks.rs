@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use gladhand_core::wire::RawValue;
-use gladhand_recording::{Entry, EntryKind, Sender};
+use gladhand_recording::{Entry, EntryKind, HttpExchange, Sender};
 use gladhand_redaction::{MASK, redact_at, redact_raw_at};
 use regex::{Regex, RegexBuilder};
 
@@ -80,6 +80,12 @@ impl Masks {
             EntryKind::Opened { peer, version, .. } => {
                 let optional = peer.principal.iter_mut().chain(&mut peer.upstream);
                 for text in [&mut peer.name, &mut peer.version, version].into_iter().chain(optional) {
+                    *text = self.shown(text);
+                }
+            }
+            EntryKind::Http(exchange) => {
+                let HttpExchange { path, request, response, .. } = exchange;
+                for text in std::iter::once(path).chain(request.values_mut()).chain(response.values_mut()) {
                     *text = self.shown(text);
                 }
             }

@@ -8,6 +8,8 @@ pub(crate) mod folder;
 #[cfg(unix)]
 pub(crate) mod followers;
 mod masks;
+#[cfg(unix)]
+pub(crate) mod opening;
 mod tap_queue;
 pub(crate) mod tapped;
 
@@ -110,6 +112,17 @@ impl FileRecorder {
     /// Writes an entry that has its time.
     pub(crate) fn record_entry(&mut self, entry: Entry) {
         let written = self.recorder.record(entry);
+        self.note(written);
+    }
+
+    /// Collects entries until [`Self::flush`], so that many are written at once.
+    pub(crate) fn collect(&mut self) {
+        self.recorder.collect();
+    }
+
+    /// Writes the collected entries.
+    pub(crate) fn flush(&mut self) {
+        let written = self.recorder.flush();
         self.note(written);
     }
 

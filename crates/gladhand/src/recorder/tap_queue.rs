@@ -8,8 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use gladhand_core::wire::lines::MAX_LINE;
-use gladhand_recording::{EntryKind, PeerName, Sender, SessionEnd};
-use gladhand_session::tap::{Direction, SessionOpened, TapListener, TappedFrame, TappedPeer, TappedSession};
+use gladhand_recording::{EntryKind, Headers, HttpExchange, PeerName, Sender, SessionEnd};
+use gladhand_session::tap::{
+    Direction, HttpExchange as TappedExchange, SessionOpened, TapListener, TappedFrame, TappedPeer, TappedSession,
+};
 
 use super::{kind_word, too_long};
 
@@ -30,6 +32,9 @@ pub(super) fn tap_queue(bounds: QueueBounds) -> (Arc<TapQueue>, QueuedEntries) {
         TapQueue { queue, max_bytes: bounds.bytes, waiting: Arc::clone(&waiting), dropped: Arc::clone(&dropped) };
     (Arc::new(listener), QueuedEntries { queued, waiting, dropped })
 }
+
+/// The longest path that is recorded whole, in characters.
+const MAX_PATH: usize = 1024;
 
 /// An entry that waits to be written.
 enum Queued {
@@ -113,6 +118,17 @@ impl TapListener for TapQueue {
         self.push(Queued::Event { at: opened.at, session: name(opened.session), kind });
     }
 
+    fn exchange(&self, exchange: &TappedExchange<'_>) {
+        let kind = EntryKind::Http(HttpExchange {
+            method: exchange.method.as_str().to_owned(),
+            path: exchange.path.chars().take(MAX_PATH).collect(),
+            status: exchange.status.as_u16(),
+            request: headers(exchange.shown_request()),
+            response: headers(exchange.shown_response()),
+        });
+        self.push(Queued::Event { at: exchange.at, session: name(exchange.session), kind });
+    }
+
     fn closed(&self, session: TappedSession) {
         let kind = EntryKind::Closed(SessionEnd::default());
         self.push(Queued::Event { at: Instant::now(), session: name(session), kind });
@@ -164,6 +180,18 @@ impl QueuedEntries {
             Queued::Flush(done) => Taken::Flush(done),
         }
     }
+}
+
+fn headers(shown: Vec<(String, String)>) -> Headers {
+    let mut headers = Headers::new();
+    for (name, value) in shown {
+        let joined = headers.entry(name).or_default();
+        if !joined.is_empty() {
+            joined.push_str(", ");
+        }
+        joined.push_str(&value);
+    }
+    headers
 }
 
 fn name(session: TappedSession) -> String {

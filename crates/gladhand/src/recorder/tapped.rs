@@ -50,12 +50,22 @@ impl Drop for TapRecording {
 }
 
 fn write_all(mut recorder: FileRecorder, entries: &QueuedEntries) {
-    while let Some(taken) = entries.next(Duration::MAX) {
+    let mut longest = Duration::MAX;
+    while let Some(taken) = entries.next(longest) {
         recorder.count_dropped(entries.take_dropped());
         match taken {
-            Taken::Entry { at, session, kind: Some(kind) } => recorder.record(at, Some(session), kind),
+            Taken::Entry { at, session, kind: Some(kind) } => {
+                // Entries that wait already are written together with this one.
+                recorder.collect();
+                recorder.record(at, Some(session), kind);
+                longest = Duration::ZERO;
+            }
+            Taken::Nothing => {
+                recorder.flush();
+                longest = Duration::MAX;
+            }
             Taken::Flush(_done) => recorder.finish(),
-            Taken::Entry { .. } | Taken::Nothing => {}
+            Taken::Entry { .. } => {}
         }
     }
 }

@@ -35,6 +35,11 @@ pub(crate) fn quoted(text: &str) -> String {
     plain_lines(&redact(text)).replace('\n', "\n    ")
 }
 
+/// A number of things, in words.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
 /// Who reads what a command writes to stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {

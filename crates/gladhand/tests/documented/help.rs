@@ -10,13 +10,14 @@ use crate::shell;
 use crate::support::gladhand;
 
 /// Commands that report nothing of their own: stdout belongs to peers, or is the document that was asked for.
-const WITHOUT_REPORT: [&str; 6] = [
+const WITHOUT_REPORT: [&str; 7] = [
     "gladhand serve",
     "gladhand bridge",
     "gladhand record",
     "gladhand completions",
     "gladhand man",
     "gladhand config schema",
+    "gladhand top",
 ];
 
 /// Every command with its whole name, `gladhand config check`, groups included.

@@ -1,6 +1,7 @@
 //! Every snippet of README.md and docs is run, or checked in the way that fits its language. One that nothing covers fails.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use clap::Parser as _;
 use gladhand::cli::Cli;
@@ -9,13 +10,13 @@ use serde_json::Value;
 use crate::pages::{Snippet, page, repository, snippets};
 use crate::stage::{Service, Stage};
 use crate::support::terminal::Terminal;
-use crate::support::{Process, gladhand};
+use crate::support::{PATIENCE, Process, gladhand, mcp_initialize};
 use crate::{a2e, reports, shell};
 
 type Test = fn();
 
 /// Snippets that tests of their own cover: page, heading, language, and the test.
-const COVERED: [(&str, &str, &str, Test); 17] = [
+const COVERED: [(&str, &str, &str, Test); 18] = [
     ("README.md", "Gladhand", "mermaid", the_drawing_of_the_readme_names_every_dialect),
     ("README.md", "Two commands", "text", the_handshake_of_the_readme_equals_the_output_of_open),
     ("README.md", "An agent behind any client", "console", the_lines_to_the_agent_in_the_readme_are_answered),
@@ -28,6 +29,7 @@ const COVERED: [(&str, &str, &str, Test); 17] = [
     ("docs/a2e.md", a2e::SKILL, "text", a2e::the_skill_on_the_page_is_discovered_and_called),
     ("docs/a2e.md", a2e::ENVIRONMENT, "json", a2e::a_program_that_answers_as_on_the_page_is_an_environment),
     ("docs/a2e.md", a2e::PROGRAM, "json", a2e::a_program_that_writes_as_on_the_page_is_a_skill),
+    ("docs/commands.md", "Tap", "sh", the_tap_commands_on_the_page_follow_a_process),
     ("docs/chat.md", "In a terminal", "text", the_chat_on_the_page_equals_the_terminal_output),
     ("docs/configuration.md", "Project files", "console", the_trust_question_on_the_page_equals_the_real_one),
     ("docs/configuration.md", "Logs and processes", "", the_log_lines_on_the_page_have_the_form_of_real_ones),
@@ -288,6 +290,29 @@ fn only(page: &str, heading: &str, language: &str) -> Snippet {
     let mut all: Vec<_> = snippets().into_iter().filter(|one| one.is(page, heading, language)).collect();
     assert_eq!(all.len(), 1, "{page}, {heading}, {language}");
     all.remove(0)
+}
+
+#[test]
+fn the_tap_commands_on_the_page_follow_a_process() {
+    let stage = Stage::new();
+    let mut served = Process::start(stage.shell("exec gladhand serve", false));
+    // Its standard input is open as long as this is held, unlike that of other commands of a page.
+    served.ask(&mcp_initialize("2025-11-25"));
+    let begun = Instant::now();
+    let id = loop {
+        let (_, listed) = stage.run(stage.shell("gladhand ps --json", false));
+        let listed: Value = serde_json::from_str(&listed).expect("JSON");
+        if let Some(id) = listed[0]["pid"].as_u64() {
+            break id.to_string();
+        }
+        assert!(begun.elapsed() < PATIENCE, "it is not listed");
+    };
+    for Shown { line, .. } in commands(&only("docs/commands.md", "Tap", "sh")) {
+        let line = line.split(" | ").next().unwrap_or_default().replace("4711", &id).replace("github", "serve");
+        let mut tapped = Process::start(stage.shell(&format!("exec {line}"), false));
+        let shown = if line.contains("--json") { "gladhand_recording" } else { "gladhand serve on stdin" };
+        while !tapped.line().contains(shown) {}
+    }
 }
 
 #[test]

@@ -60,7 +60,10 @@ impl Terminal {
 
     /// Waits until this is seen; what was seen up to there, and is not looked at again.
     pub fn until(&mut self, end: &str) -> String {
+        // A program that redraws its screen for ever ends no wait for more of it.
+        let deadline = Instant::now() + 3 * PATIENCE;
         loop {
+            assert!(Instant::now() < deadline, "{end:?} does not come: {}", self.screen);
             if let Some(found) = self.screen.find(end) {
                 let rest = self.screen.split_off(found + end.len());
                 return std::mem::replace(&mut self.screen, rest);

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 use gladhand_auth::Scopes;
@@ -11,9 +12,10 @@ use gladhand_auth::resource::Principal;
 use gladhand_core::operations::ScopeRecord;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::mcp::http::{METHOD_HEADER, called_tools, decode_header_value};
+use gladhand_session::tap::{HttpExchange, TappedSession};
 use http::header::{HeaderName, HeaderValue, ORIGIN, VARY};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +25,7 @@ use super::request::{is_json, read_body};
 use super::request_origin::{RequestOrigin, Visitor};
 use super::respond::{self, Content};
 use super::served::{ConnectionState, Served, Serving};
+use super::session_id::SessionId;
 use super::sessions::Sessions;
 use super::shared::Shared;
 use super::side_routes::{RouteAccess, SideBody, SideOrigin, SideRoutes, SideStream};
@@ -60,11 +63,40 @@ impl Endpoint {
     ) -> Result<Response<Served>, Infallible> {
         line.ask();
         let (head, body) = request.into_parts();
+        // The request may end its session.
+        let tapped = self.shared.service.tap().is_on().then(|| self.tapped_session(&head.headers));
         let response = self.respond(&head, body, visitor, &line).await;
         self.refusals.note(&response, &head, &visitor);
+        if let Some(session) = tapped {
+            self.tap_exchange(session, &head, &response);
+        }
         let serving = Serving::on(line);
         tracing::debug!(method = %head.method, path = head.uri.path(), status = response.status().as_u16(), "request");
         Ok(response.map(|content| Served::new(content, serving)))
+    }
+
+    /// The session that the headers of a request or response name, if it is open.
+    #[cold]
+    fn tapped_session(&self, headers: &HeaderMap) -> Option<TappedSession> {
+        let id = |name| headers.get(name).and_then(|id| id.to_str().ok()).and_then(SessionId::read);
+        let of_mcp = || self.sessions.in_hub(id(respond::SESSION_ID)?);
+        let of_agent = || self.agents.as_ref()?.in_hub(id(a2e::SESSION_ID)?);
+        of_mcp().or_else(of_agent).map(TappedSession::Downstream)
+    }
+
+    /// The tap sees the exchange, in the session of the request or in the one that the response begins.
+    #[cold]
+    fn tap_exchange(&self, session: Option<TappedSession>, head: &Parts, response: &Response<Content>) {
+        let session = session.or_else(|| self.tapped_session(response.headers()));
+        self.shared.service.tap().exchange(&HttpExchange {
+            session: session.unwrap_or(TappedSession::Downstream(gladhand_hub::SessionId::NONE)),
+            at: Instant::now(),
+            method: &head.method,
+            path: head.uri.path(),
+            request: &head.headers,
+            status: response.status(),
+            response: response.headers(),
+        });
     }
 
     async fn respond(

@@ -206,6 +206,11 @@ impl Session {
         self.lock().driver.side.knows(message, version)
     }
 
+    /// The id of the session in the hub.
+    pub(super) fn in_hub(&self) -> SessionId {
+        self.registration.session()
+    }
+
     /// The tap sees a message that is accepted and changes nothing.
     pub(super) fn ignore(&self, body: &[u8]) {
         self.lock().driver.tap_received(Lane::MAIN, Line::Bytes(body));

@@ -50,6 +50,11 @@ impl Sessions {
         open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
     }
 
+    /// The id of a session in the hub, for the tap.
+    pub(super) fn in_hub(&self, id: SessionId) -> Option<gladhand_hub::SessionId> {
+        Some(self.open.read().unpoisoned().get(&id)?.in_hub())
+    }
+
     /// A session that is not open yet. Returns `None` if there are too many and no other session gives way.
     pub(super) fn prepare(&self, manner: Manner, who: RequestOrigin) -> Option<Arc<Session>> {
         let count = self.open.read().unpoisoned().len();

@@ -33,7 +33,7 @@ use super::transport::{Inbound, Transport};
 use super::unsent_budget::{Origin, UnsentLines};
 use gladhand_process::child::Manner;
 use gladhand_session::clock::Clock;
-use gladhand_session::tap::{SessionTap, TappedPeer, TappedSession};
+use gladhand_session::tap::{SessionTap, TappedPeer};
 use gladhand_session::violations;
 
 /// After this many unreadable lines without a message between them, the session ends.
@@ -178,7 +178,7 @@ impl Driver {
             client,
             dialect,
             clock: Clock::start(),
-            tap: SessionTap::new(Arc::clone(&options.tap), TappedSession::next_upstream()),
+            tap: SessionTap::new(Arc::clone(&options.tap), transport.tapped_session()),
             is_shown: false,
             unreadable: Unreadable::default(),
             transport,

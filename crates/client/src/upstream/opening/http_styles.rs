@@ -1,9 +1,12 @@
 //! Opens a session over HTTP, in the styles that the revisions of MCP have and in that of A2E.
 
+use std::sync::Arc;
+
 use gladhand_core::negotiation::Refusal;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Dialect, Loss, a2e};
 use gladhand_process::child::Manner;
+use gladhand_session::tap::SessionExchanges;
 use url::Url;
 
 use super::super::http_evidence::HttpEvidence;
@@ -75,6 +78,7 @@ impl Attempt<'_> {
             roots: self.options.roots.clone(),
             line_bytes: self.options.line_bytes,
             response_budget: self.options.response_budget.clone(),
+            exchanges: SessionExchanges::of_new_upstream(Arc::clone(&self.options.tap)),
         }
     }
 

@@ -42,6 +42,8 @@ use tasks::Poll;
 use visits::Visit;
 use work::{OutgoingRequest, RequestExtras, Work};
 
+pub(super) use headers::posting;
+
 use super::batch::MAX_BATCH;
 use super::capabilities::{self, InForce};
 use super::ids;

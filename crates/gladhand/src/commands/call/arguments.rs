@@ -45,6 +45,16 @@ impl Property {
         types
     }
 
+    /// The values that can be typed, where the schema names them or there are only two.
+    pub(in crate::commands) fn typed_values(&self) -> Vec<String> {
+        let choices = self.choices();
+        if choices.is_empty() && self.types().contains(&"boolean") {
+            return vec!["true".to_owned(), "false".to_owned()];
+        }
+        let typed = |choice: &&Value| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
+        choices.iter().map(typed).collect()
+    }
+
     /// The schema of the entries of a list, where it may be one.
     pub(super) fn items(&self) -> Option<&Value> {
         self.alternatives().into_iter().find_map(|schema| schema.get("items"))

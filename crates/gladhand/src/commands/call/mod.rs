@@ -11,7 +11,7 @@ pub(super) mod person;
 
 use std::borrow::Cow;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use clap::CommandFactory as _;
 use clap::{Args, ValueHint};
 use gladhand_core::operations::{Operation, Reply, Tool, ToolCall};
 use gladhand_core::wire::json;
+use serde_json::{Map, Value};
 
 use crate::cli::Cli;
 use crate::commands::shared::arguments::ServerArgs;
@@ -107,30 +108,52 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     plan.run(Some(Arc::clone(&person)), |upstream| async move {
         let tool = find(&upstream, &person, &args.tool, &asked).await?;
         if args.help {
-            written(anstream::stdout().write_all(describe::help(&tool, &shown, layout::width()).as_bytes()))?;
+            print_help(&tool, &shown)?;
             return Ok(Exit::Success.into());
         }
-        let read = Properties::of(tool.input_schema.get()).read(given.as_deref(), &words);
+        let read = read_arguments(&tool, given.as_deref(), &words);
         let arguments = read.map_err(|error| {
             let help = format!("gladhand call {} --help {shown}", plain(&tool.name));
             let help = format!("`{}` shows what it takes", help.trim_end());
             CommandError::usage(error).hint(help)
         })?;
-        let call = ToolCall { name: tool.name.clone().into(), arguments: Cow::Owned(json::to_raw(&arguments)) };
-        let calling = upstream.call_for(Operation::CallTool(call), Arc::clone(&person) as _);
-        let outcome = person.waiting(&format!("calling {}", tool.name), calling).await;
-        let Reply::Tool(result) = reply(outcome)? else {
-            return Err(CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is no tool result")));
-        };
-        match args.server.json {
-            true => print_json(&result_output::tool_result_json(&result)?)?,
-            false => {
-                let album = Album::new(&args.save, &tool.name, Reader::of_stdout());
-                print_data(&result_output::tool_result(&result, &album)?)?;
-            }
-        }
-        Ok(if result.failed { Exit::CallFailed } else { Exit::Success }.into())
+        call(&upstream, &person, &tool, &arguments, &args.save, args.server.json).await
     })
+}
+
+/// Prints the help of a tool, with the server as it is typed behind the command.
+pub(super) fn print_help(tool: &Tool, shown: &str) -> Result<(), CommandError> {
+    written(anstream::stdout().write_all(describe::help(tool, shown, layout::width()).as_bytes()))
+}
+
+/// Reads typed arguments by the schema of a tool, on top of those that are given as JSON.
+pub(super) fn read_arguments(tool: &Tool, given: Option<&str>, words: &[String]) -> anyhow::Result<Map<String, Value>> {
+    Properties::of(tool.input_schema.get()).read(given, words)
+}
+
+/// Calls a tool, and prints its result.
+pub(super) async fn call(
+    upstream: &Upstream,
+    person: &Arc<Person>,
+    tool: &Tool,
+    arguments: &Map<String, Value>,
+    save: &Path,
+    as_json: bool,
+) -> Result<ExitCode, CommandError> {
+    let call = ToolCall { name: tool.name.clone().into(), arguments: Cow::Owned(json::to_raw(arguments)) };
+    let calling = upstream.call_for(Operation::CallTool(call), Arc::clone(person) as _);
+    let outcome = person.waiting(&format!("calling {}", tool.name), calling).await;
+    let Reply::Tool(result) = reply(outcome)? else {
+        return Err(CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is no tool result")));
+    };
+    match as_json {
+        true => print_json(&result_output::tool_result_json(&result)?)?,
+        false => {
+            let album = Album::new(save, &tool.name, Reader::of_stdout());
+            print_data(&result_output::tool_result(&result, &album)?)?;
+        }
+    }
+    Ok(if result.failed { Exit::CallFailed } else { Exit::Success }.into())
 }
 
 /// Whether a word names a server rather than an argument.
@@ -140,7 +163,12 @@ fn is_url(word: &str) -> bool {
 
 /// Finds a tool by name, or returns an error that lists the available ones. Messages of our own server about other
 /// upstreams are left out.
-async fn find(upstream: &Upstream, person: &Person, name: &str, asked: &AskedServer) -> Result<Tool, CommandError> {
+pub(super) async fn find(
+    upstream: &Upstream,
+    person: &Person,
+    name: &str,
+    asked: &AskedServer,
+) -> Result<Tool, CommandError> {
     let listed = person.waiting("listing tools", upstream.call(Operation::ListTools)).await;
     let logs = person.release_logs();
     let Reply::Tools(tools) = reply(listed)? else {

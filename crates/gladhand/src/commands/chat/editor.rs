@@ -17,8 +17,8 @@ use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
 use tokio::sync::mpsc::Sender;
 
-use super::history::{ENTRIES, History};
 use super::typed::read_line;
+use crate::terminal::line_history::{ENTRIES, History};
 
 /// Ends the mode in which the terminal marks pasted text.
 const PLAIN_PASTE: &[u8] = b"\x1b[?2004l";

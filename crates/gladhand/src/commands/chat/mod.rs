@@ -8,8 +8,6 @@ mod commands;
 mod conversation;
 #[cfg(unix)]
 mod editor;
-#[cfg(unix)]
-mod history;
 mod ink;
 mod inline;
 mod markdown;
@@ -18,7 +16,7 @@ mod pane;
 mod screen;
 mod status;
 mod talk;
-mod typed;
+pub(super) mod typed;
 
 use std::io::IsTerminal as _;
 use std::io::Read as _;
@@ -43,8 +41,6 @@ use crate::policy_setup;
 use conversation::{Conversation, Ended, Left};
 use gladhand_server::Service;
 use gladhand_server::signals::{self, Signals};
-#[cfg(unix)]
-use history::History;
 use models::For;
 use screen::{Form, Screen};
 use talk::Talk;
@@ -194,7 +190,9 @@ async fn chat(args: &ChatArgs, question: Option<&str>, hub: &Hub) -> Result<Exit
 fn typed(args: &ChatArgs, screen: &Screen) -> std::io::Result<Typed> {
     #[cfg(unix)]
     if std::io::stdin().is_terminal() && screen.can_edit() {
-        return Typed::with_editor(History::in_folder(config::data_dir(args.data_dir.as_deref())));
+        return Typed::with_editor(crate::terminal::line_history::History::of_chats(config::data_dir(
+            args.data_dir.as_deref(),
+        )));
     }
     #[cfg(not(unix))]
     let _ = (args, screen);

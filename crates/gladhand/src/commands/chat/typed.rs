@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 #[cfg(unix)]
 use super::editor::{Editor, Wish};
 #[cfg(unix)]
-use super::history::History;
+use crate::terminal::line_history::History;
 
 /// A longer line is taken for several.
 const LONGEST: u64 = 1024 * 1024;
@@ -206,7 +206,7 @@ impl Typed {
 }
 
 /// The next line as it stands; none at the end of input.
-pub(super) fn read_line() -> Option<String> {
+pub(in crate::commands) fn read_line() -> Option<String> {
     let mut line = Vec::new();
     let read = std::io::stdin().lock().take(LONGEST).read_until(b'\n', &mut line);
     if read.is_err() || line.is_empty() {

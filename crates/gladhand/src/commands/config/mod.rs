@@ -23,7 +23,7 @@ use crate::clients::Client;
 use crate::commands::{CommandError, written};
 use crate::config::env;
 use crate::exit::Exit;
-use crate::terminal::text::plain_lines;
+use crate::terminal::text::{counted, plain_lines};
 
 const CONFIG_HELP: &str = "\
 Examples:
@@ -306,9 +306,4 @@ fn changed_as_it_is(file: &Path, before: &str, after: &str) -> String {
 /// Tells the person something that is not the report.
 fn say(text: &str) {
     crate::commands::note(text);
-}
-
-/// A number of things, in words.
-fn counted(number: usize, thing: &str) -> String {
-    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }

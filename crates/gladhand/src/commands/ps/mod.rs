@@ -25,7 +25,9 @@ calls, and for each upstream its processes and how many sessions share them.
 Examples:
   gladhand ps
   gladhand ps --watch
-  gladhand ps --json";
+  gladhand ps --json
+
+`gladhand top` shows rates and latencies, and sorts by key.";
 
 /// Options of `ps`.
 #[derive(Debug, Args)]
@@ -194,7 +196,8 @@ fn count(number: usize, what: &str) -> String {
     }
 }
 
-fn age(now: u64, since: u64) -> String {
+/// The time since a moment, in words.
+pub(in crate::commands) fn age(now: u64, since: u64) -> String {
     span(now.saturating_sub(since))
 }
 
@@ -208,7 +211,7 @@ fn span(seconds: u64) -> String {
 }
 
 /// How much memory a process has to itself and shared, where that can be found out.
-fn megabytes(process: u32) -> String {
+pub(in crate::commands) fn megabytes(process: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = kilobytes.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<f64>().ok());
@@ -237,6 +240,7 @@ mod tests {
             calls: 14,
             under_way: 3,
             running: vec![running],
+            ..SessionStatus::default()
         };
         let opening = SessionStatus { session: Some(2), since: now, ..SessionStatus::default() };
         let clients = vec![client("a\u{1b}[2J", "2026-07-28"), client("b", "2026-07-28")];

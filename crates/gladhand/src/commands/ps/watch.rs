@@ -13,6 +13,7 @@ use super::drawn;
 use crate::commands::CommandError;
 use crate::exit::Exit;
 use crate::terminal::layout;
+use crate::terminal::screen::Screen;
 use crate::terminal::text::Reader;
 use crate::utc;
 use gladhand_server::control::{self, ProcessStatus};
@@ -27,14 +28,14 @@ pub(super) async fn run(as_json: bool) -> Result<ExitCode, CommandError> {
     let has_screen = !as_json
         && io::stdout().is_terminal()
         && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-    let screen = has_screen.then(Alternate::enter).transpose()?;
+    let mut screen = has_screen.then(Screen::enter).transpose()?;
     let ended_by = loop {
         let all = tokio::select! {
             stop = signals.next() => break Some(stop),
             all = control::everybody() => all,
         };
-        let shown = match (&screen, as_json) {
-            (Some(screen), _) => screen.draw(&all),
+        let shown = match (&mut screen, as_json) {
+            (Some(screen), _) => picture(screen, &all),
             (None, true) => put(&format!("{}\n", Reader::of_stdout().json(&serde_json::to_string(&all)?))),
             (None, false) => plainly(&all),
         };
@@ -55,6 +56,13 @@ fn plainly(all: &[ProcessStatus]) -> io::Result<()> {
     put(&coloured(format!("{}\n{}\n", utc::now(), drawn(all, layout::width()))))
 }
 
+/// Replaces what the screen shows.
+fn picture(screen: &mut Screen, all: &[ProcessStatus]) -> io::Result<()> {
+    let (columns, rows) = (layout::width(), layout::terminal_height().unwrap_or(usize::MAX));
+    let text = format!("{}  Ctrl-C ends\n{}", utc::now(), drawn(all, columns));
+    screen.draw(&coloured(text), rows)
+}
+
 /// The same text, without colours where none are wanted. `anstream` would take cursor movements for colours.
 fn coloured(text: String) -> String {
     match anstream::AutoStream::choice(&io::stdout()) {
@@ -67,50 +75,4 @@ fn put(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
-}
-
-/// The alternate screen of the terminal, until this is dropped.
-struct Alternate;
-
-impl Alternate {
-    fn enter() -> io::Result<Self> {
-        put("\x1b[?1049h\x1b[?25l")?;
-        Ok(Self)
-    }
-
-    /// Replaces what is shown. Lines that do not fit are counted in the last one.
-    fn draw(&self, all: &[ProcessStatus]) -> io::Result<()> {
-        let (columns, rows) = (layout::width(), layout::terminal_height().unwrap_or(usize::MAX));
-        let text = format!("{}  Ctrl-C ends\n{}", utc::now(), drawn(all, columns));
-        put(&frame(&coloured(text), rows))
-    }
-}
-
-impl Drop for Alternate {
-    fn drop(&mut self) {
-        // The terminal may be gone.
-        let _ = put("\x1b[?25h\x1b[?1049l");
-    }
-}
-
-/// The bytes that replace what a terminal of so many rows shows. No line break follows the last row: it would scroll.
-fn frame(text: &str, rows: usize) -> String {
-    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
-    if lines.len() > rows {
-        let hidden = lines.split_off(rows.saturating_sub(1)).len();
-        lines.push(format!("… {hidden} more lines"));
-    }
-    format!("\x1b[H\x1b[J{}", lines.join("\r\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_picture_never_scrolls_the_terminal() {
-        assert_eq!(frame("a\nb\n", 2), "\x1b[H\x1b[Ja\r\nb");
-        assert_eq!(frame("a\nb\nc\n", 2), "\x1b[H\x1b[Ja\r\n… 2 more lines");
-        assert_eq!(frame("a\n", 0), "\x1b[H\x1b[J… 1 more lines");
-    }
 }

@@ -3,28 +3,22 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gladhand_client::upstream::OpenError;
+use gladhand_client::upstream::Target;
 use gladhand_core::negotiation::Side;
-use gladhand_core::wire::lines::MAX_LINE;
-use gladhand_process::child::{ChildPeer, Manner};
-use gladhand_process::child_lines::{ChildEvent, ChildLines};
-use gladhand_process::surroundings::Surroundings;
+use gladhand_process::child::Manner;
 use gladhand_recording::is_masked;
 use gladhand_server::signals::{self, Signals};
 use tokio::time::Instant;
 
 use super::expected::{Expected, Finding};
+use super::live_server::{LiveEvent, LiveServer};
 use super::{ReplayArgs, Timing, dialect, pause, report};
-use crate::commands::CommandError;
 use crate::commands::shared::recordings::Session;
-use crate::config::env;
-use crate::exit::Exit;
+use crate::commands::{CommandError, note};
+use crate::terminal::text::{counted, plain};
 
 /// How long messages are awaited after the last recorded one, which were not recorded.
 const AFTERTHOUGHT: Duration = Duration::from_millis(200);
-
-/// How many lines of the server's stderr are shown if it failed.
-const STDERR_LINES: usize = 20;
 
 /// What came of a replay.
 #[derive(Debug)]
@@ -42,22 +36,22 @@ pub(super) struct Outcome {
     pub(super) stderr: Vec<String>,
 }
 
-pub(super) fn run(args: &ReplayArgs, session: &Session, command: &[String]) -> Result<ExitCode, CommandError> {
+pub(super) fn run(args: &ReplayArgs, session: &Session, target: &Target) -> Result<ExitCode, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
-        let hidden = env::never_passed_on();
-        let hidden: Vec<_> = hidden.iter().map(String::as_str).collect();
-        let child = ChildPeer::start(command, &Surroundings::default(), &hidden, |_| {}).await;
-        let child = child.map_err(|source| {
-            let program = command.first().cloned().unwrap_or_default();
-            let error = OpenError::NotStarted { program, source };
-            let code = error.word();
-            CommandError::new(Exit::PeerFailed, error).code(code)
-        })?;
-        let lines = ChildLines::new(child, dialect(session).text.terminator, MAX_LINE);
+        let opening = async {
+            match target {
+                Target::Command(command) => LiveServer::start(command, session).await,
+                Target::Url(url) => LiveServer::connect(args, url, session).await,
+            }
+        };
+        let server = tokio::select! {
+            server = opening => server?,
+            stop = signals.next() => return Ok(signals::exit_status(stop).into()),
+        };
         let expected = Expected::new(session, dialect(session));
-        let mut player = Player { args, session, server: lines, expected, has_ended: false, sent: 0, masked: 0 };
+        let mut player = Player::new(args, session, server, expected);
         let outcome = tokio::select! {
             outcome = player.play() => outcome,
             stop = signals.next() => {
@@ -72,15 +66,21 @@ pub(super) fn run(args: &ReplayArgs, session: &Session, command: &[String]) -> R
 struct Player<'p> {
     args: &'p ReplayArgs,
     session: &'p Session,
-    server: ChildLines,
+    server: LiveServer,
     expected: Expected<'p>,
-    /// Whether the server closed its output.
+    /// Whether the server sends nothing any more.
     has_ended: bool,
+    /// Why it lets nothing pass.
+    closed: Option<String>,
     sent: usize,
     masked: usize,
 }
 
-impl Player<'_> {
+impl<'p> Player<'p> {
+    fn new(args: &'p ReplayArgs, session: &'p Session, server: LiveServer, expected: Expected<'p>) -> Self {
+        Self { args, session, server, expected, has_ended: false, closed: None, sent: 0, masked: 0 }
+    }
+
     async fn play(&mut self) -> Outcome {
         let mut previous = self.session.first_ms;
         let mut is_all_sent = true;
@@ -101,9 +101,8 @@ impl Player<'_> {
             let mut text = self.expected.outgoing(at);
             // Line breaks in JSON are blanks.
             text = text.replace(['\n', '\r'], " ");
-            text.push('\n');
             self.masked += usize::from(is_masked(&text));
-            self.server.send(text.as_bytes());
+            self.server.send(&text);
             self.sent += 1;
         }
         self.await_before(usize::MAX).await;
@@ -114,15 +113,17 @@ impl Player<'_> {
         let total = self.session.lines.iter().filter(|line| line.from == Side::Client).count();
         let is_silent = expected.received == 0 && expected.is_incomplete();
         let is_cut = self.has_ended && (!is_all_sent || expected.is_incomplete());
-        let (failure, stderr) = if is_cut {
-            let (status, stderr) = self.server.ending(STDERR_LINES).await;
+        let (failure, stderr) = if let Some(why) = self.closed.take() {
+            (Some(why), Vec::new())
+        } else if is_cut {
+            let (status, stderr) = self.server.ending().await;
             let how = status.map(|status| format!(" ({status})")).unwrap_or_default();
-            let sent = self.sent;
-            (Some(format!("the server ended{how} after {sent} of {total} messages of the client")), stderr)
+            let (sent, total) = (self.sent, counted(total, "message"));
+            (Some(format!("the server ended{how} after {sent} of {total} of the client")), stderr)
         } else if is_silent {
             let seconds = self.args.timeout;
             self.server.end(Manner::Hurried).await;
-            let (_, stderr) = self.server.ending(STDERR_LINES).await;
+            let (_, stderr) = self.server.ending().await;
             (Some(format!("the server wrote no message within {seconds} s")), stderr)
         } else {
             self.server.end(Manner::Polite).await;
@@ -159,20 +160,28 @@ impl Player<'_> {
         }
     }
 
-    fn note(&mut self, event: ChildEvent) {
+    fn note(&mut self, event: LiveEvent) {
         match event {
-            ChildEvent::Line(bytes) => {
+            LiveEvent::Message(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 if !text.trim().is_empty() {
                     self.expected.receive(text.trim());
                 }
             }
-            ChildEvent::TooLong(limit, _) => {
+            LiveEvent::TooLong(limit) => {
                 let text = format!("a line of more than {limit} bytes");
                 self.expected.receive(&text);
             }
-            ChildEvent::Room => {}
-            ChildEvent::End => self.has_ended = true,
+            LiveEvent::Lost(id, why) => {
+                note(&format!("warning: no answer to the request with the id {}: {}", plain(&id), plain(&why)));
+                self.expected.lose(&id);
+            }
+            LiveEvent::Closed(why) => {
+                self.closed = Some(why);
+                self.has_ended = true;
+            }
+            LiveEvent::Nothing => {}
+            LiveEvent::End => self.has_ended = true,
         }
     }
 }

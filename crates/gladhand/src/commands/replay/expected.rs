@@ -131,6 +131,15 @@ impl<'s> Expected<'s> {
         }
     }
 
+    /// The request with this id gets no answer.
+    pub(super) fn lose(&mut self, id: &str) {
+        let lane = self.lanes.get(&Lane::Answer(Some(id.to_owned())));
+        if let Some(at) = lane.and_then(|places| places.front()) {
+            // It stays in its lane, as a message that is missing.
+            self.awaited.remove(at);
+        }
+    }
+
     /// A line of the recorded client, as the live server must get it.
     pub(super) fn outgoing(&self, at: usize) -> String {
         let line = &self.session.lines[at];

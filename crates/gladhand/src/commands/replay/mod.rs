@@ -3,6 +3,7 @@
 mod as_client;
 mod as_server;
 mod expected;
+mod live_server;
 mod report;
 
 use std::path::PathBuf;
@@ -11,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum, ValueHint};
-use gladhand_client::upstream::Target;
 use gladhand_core::negotiation::Side;
 use gladhand_core::wire::RawValue;
 use gladhand_dialects::{Dialect, mcp};
@@ -24,8 +24,8 @@ use crate::commands::{CommandError, note};
 use crate::terminal::text::plain;
 
 const REPLAY_HELP: &str = "\
-Sends the messages of a recorded client to a server that is started, each after
-the server messages that preceded it, and shows where the answers of the server
+Sends the messages of a recorded client to a live server, each after the server
+messages that preceded it, and shows where the answers of the server
 differ. Values that change from run to run are normalised: session ids, cursors,
 times, durations, UUIDs. A masked value (***) of the recording equals any value.
 With `--as server`, answers a client on stdin and stdout as the recorded server.
@@ -34,7 +34,7 @@ Examples:
   gladhand replay session.ndjson -- my-server
   gladhand replay session.ndjson --session client-2 --json -- my-server
   gladhand replay session.ndjson --timing original --timeout 30 -- my-server
-  gladhand replay session.ndjson -- gladhand bridge https://example.org/mcp
+  gladhand replay session.ndjson https://example.org/mcp
   gladhand tools -- gladhand replay session.ndjson --as server
 
 Exit codes: 0 no differences, 2 wrong file, 4 failure of the server,
@@ -50,6 +50,9 @@ pub struct ReplayArgs {
     /// The recording.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
+    /// URL of the server, unless a command follows.
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub url: Option<String>,
     /// The recorded session [default: the first session with a client].
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
@@ -65,6 +68,12 @@ pub struct ReplayArgs {
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
+    /// Send this header with every HTTP request; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    pub header: Vec<String>,
+    /// Trust the certificate authorities in this PEM file, in addition to those of the system.
+    #[arg(long, value_name = "FILE", requires = "url", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
     /// Command that starts the server [default: gladhand serve].
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
@@ -95,14 +104,11 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, CommandError> {
     let session = chosen(recording, args.session.as_deref())?;
     match args.side {
         PlayedSide::Client => {
-            let Target::Command(command) = opened_server::target(None, &args.command)? else {
-                let error = CommandError::usage(anyhow!("replay starts a server, and cannot connect to a URL"));
-                return Err(error.hint("`gladhand replay FILE -- gladhand bridge URL` reaches a server at a URL"));
-            };
-            as_client::run(args, &session, &command)
+            let target = opened_server::target(args.url.as_deref(), &args.command)?;
+            as_client::run(args, &session, &target)
         }
-        PlayedSide::Server if args.json || !args.command.is_empty() => {
-            let error = anyhow!("`--as server` serves stdin and stdout: it has no report and starts no command");
+        PlayedSide::Server if args.json || args.url.is_some() || !args.command.is_empty() => {
+            let error = anyhow!("`--as server` serves stdin and stdout: it has no report and needs no server");
             Err(CommandError::usage(error))
         }
         PlayedSide::Server => as_server::run(session, args.timing),

@@ -17,7 +17,7 @@ use crate::commands::shared::recordings::Session;
 use crate::commands::{CommandError, print_report, written};
 use crate::exit::Exit;
 use crate::terminal::layout::{width, write_labelled};
-use crate::terminal::text::plain;
+use crate::terminal::text::{counted, plain};
 
 /// The width of reports if the width of the terminal is unknown.
 const USUAL_WIDTH: usize = 80;
@@ -61,10 +61,13 @@ fn drawn(args: &ReplayArgs, session: &Session, outcome: &Outcome) -> String {
     let title = plain(&session.title());
     let Outcome { sent, compared, masked, findings, .. } = outcome;
     write_labelled(&mut text, &format!("{STRONG}replayed{STRONG:#} "), &title, width);
-    let counts = format!("{sent} messages of the client sent, {compared} messages of the server compared");
+    let (sent, compared) = (counted(*sent, "message"), counted(*compared, "message"));
+    let counts = format!("{sent} of the client sent, {compared} of the server compared");
     write_labelled(&mut text, "  ", &counts, width);
     if *masked > 0 {
-        let line = format!("{masked} sent messages contain masked values, which the server got as `***`");
+        let contain = if *masked == 1 { "contains" } else { "contain" };
+        let sent = counted(*masked, "sent message");
+        let line = format!("{sent} {contain} masked values, which the server got as `***`");
         write_labelled(&mut text, "  ", &line, width);
     }
     for Finding { message, line, what } in findings {

@@ -13,7 +13,7 @@ use gladhand_dialects::{Dialect, REGISTRY};
 use gladhand_redaction::redact;
 
 use crate::terminal::layout::{columns, fitted, pieces, width};
-use crate::terminal::text::plain;
+use crate::terminal::text::{counted, plain};
 
 pub(in crate::commands) const GOOD: Style = AnsiColor::Green.on_default().bold();
 pub(in crate::commands) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -119,7 +119,8 @@ impl Drawing {
     pub(in crate::commands) fn end_garbage(&mut self, text: &mut String) {
         let hidden = std::mem::take(&mut self.garbage).saturating_sub(GARBAGE);
         if hidden > 0 {
-            let _ = writeln!(text, "    │ … and {hidden} more lines that are no messages");
+            let are = if hidden == 1 { "is no message" } else { "are no messages" };
+            let _ = writeln!(text, "    │ … and {} that {are}", counted(hidden, "more line"));
         }
     }
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use gladhand_core::pattern::matches;
 
-use crate::commands::shared::recordings::{Line, Session};
+use crate::commands::shared::recordings::{Exchange, Line, Session};
 
 /// The filters of the command line. A message must pass all of them.
 #[derive(Debug, Args)]
@@ -45,6 +45,16 @@ impl MessageFilter {
             }
         }
         shown.iter().enumerate().filter_map(|(at, shown)| shown.then_some(at)).collect()
+    }
+
+    /// The HTTP exchanges that are shown: with a filter for errors only those with an error status, with a filter for
+    /// messages none.
+    pub(in crate::commands) fn shown_exchanges<'s>(&self, session: &'s Session) -> Vec<&'s Exchange> {
+        session.exchanges.iter().filter(|exchange| self.passes_exchange(exchange)).collect()
+    }
+
+    pub(in crate::commands) fn passes_exchange(&self, exchange: &Exchange) -> bool {
+        self.method.is_none() && self.tool.is_none() && (!self.errors || exchange.is_error())
     }
 
     /// Whether a message passes. An answer counts as a message of its request's method and tool.

@@ -40,6 +40,7 @@ use gladhand_client::upstream::{
     Authorizer, Bearer, Eras, IgnoreEvents, OpenError, Options, Speak, Target, Upstream, UpstreamEvents,
 };
 use gladhand_server::signals::{self, Signals};
+use gladhand_session::tap::SessionExchanges;
 
 /// How long a person may take to sign in.
 const SIGNING_IN: Duration = Duration::from_secs(330);
@@ -112,6 +113,8 @@ pub(in crate::commands) struct Plan {
     own_options: Vec<String>,
     /// The tool that the command needs, if only one.
     tool: Option<String>,
+    /// Whether the work handles signals itself once the session is open.
+    leaves_signals: bool,
 }
 
 /// The part of the timeout that our own server may wait for upstreams, in quarters. In the rest it answers.
@@ -154,7 +157,17 @@ impl Plan {
             }
             false => None,
         };
-        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, own, own_options, tool: None })
+        Ok(Self {
+            target,
+            options,
+            timeout,
+            token,
+            sign_in: sign_in::Manner::InPassing,
+            own,
+            own_options,
+            tool: None,
+            leaves_signals: false,
+        })
     }
 
     /// Declares what can be asked of the person at the terminal, who is to be the host of the session. All commands
@@ -172,6 +185,11 @@ impl Plan {
     /// Needs only this tool, so that our own server waits for no other upstream than that of the tool.
     pub(in crate::commands) fn only_for(&mut self, tool: &str) {
         self.tool = Some(tool.to_owned());
+    }
+
+    /// Leaves signals to the work once the session is open.
+    pub(in crate::commands) fn leave_signals_to_work(&mut self) {
+        self.leaves_signals = true;
     }
 
     /// The server as it would be typed behind a command.
@@ -250,7 +268,7 @@ impl Plan {
             let upstream = opened.map_err(|error| not_open(&error, &self.target, &shown))?;
             let (done, close_timeout) = tokio::select! {
                 done = work(upstream.clone()) => (done, Duration::MAX),
-                stop = signals.next() => (Ok(stopped(stop)), AFTER_INTERRUPT),
+                stop = signals.next(), if !self.leaves_signals => (Ok(stopped(stop)), AFTER_INTERRUPT),
             };
             tokio::select! {
                 () = upstream.close() => {}
@@ -341,7 +359,8 @@ impl Access {
     pub(in crate::commands) fn endpoint(&self, url: Url) -> Endpoint {
         let (headers, roots) = (self.headers.clone(), self.roots.clone());
         let (authorizer, response_budget) = (self.authorizer.clone(), ResponseBudget::default());
-        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, response_budget }
+        let exchanges = SessionExchanges::default();
+        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, response_budget, exchanges }
     }
 
     /// Ends when a server has been silent for too long, and never while a person is signing in.

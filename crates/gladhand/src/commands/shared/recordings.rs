@@ -11,10 +11,13 @@ use anyhow::Context as _;
 use gladhand_core::negotiation::Side;
 use gladhand_core::wire::{FrameKind, Members, RawValue};
 use gladhand_dialects::{Dialect, REGISTRY};
-use gladhand_recording::{Entry, EntryKind, Header, NotARecording, OpenError, PeerName, Reader, Sender};
+use gladhand_recording::{
+    Entry, EntryKind, Header, Headers, HttpExchange, NotARecording, OpenError, PeerName, Reader, Sender,
+};
 
 use crate::commands::CommandError;
 use crate::commands::shared::drawing::{describe, label};
+use crate::terminal::text::counted;
 
 /// How many unreadable lines are kept; the rest is counted.
 const BAD_LINES: usize = 100;
@@ -58,6 +61,8 @@ pub(in crate::commands) struct Session {
     /// Why it ended.
     pub(in crate::commands) reason: Option<String>,
     pub(in crate::commands) lines: Vec<Line>,
+    /// HTTP requests with their statuses.
+    pub(in crate::commands) exchanges: Vec<Exchange>,
     /// Requests without an answer so far: sender and id, with the place in `lines`.
     pending: HashMap<(Side, String), usize>,
 }
@@ -87,6 +92,37 @@ pub(in crate::commands) struct Line {
     pub(in crate::commands) tool: Option<String>,
     /// Whether it answers with an error, or with a result that says so.
     pub(in crate::commands) is_error: bool,
+}
+
+/// An HTTP exchange of a session.
+#[derive(Debug)]
+pub(in crate::commands) struct Exchange {
+    /// Milliseconds since the start of the recording.
+    pub(in crate::commands) ms: f64,
+    /// The number of messages before it.
+    pub(in crate::commands) after: usize,
+    pub(in crate::commands) http: HttpExchange,
+}
+
+impl Exchange {
+    /// Method, path and status.
+    pub(in crate::commands) fn label(&self) -> String {
+        format!("HTTP {} for {} {}", self.http.status, self.http.method, self.http.path)
+    }
+
+    /// The headers, in words.
+    pub(in crate::commands) fn headers(&self) -> String {
+        let words = |headers: &Headers| {
+            let each: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+            if each.is_empty() { "no headers".to_owned() } else { each.join(", ") }
+        };
+        format!("request {}; response {}", words(&self.http.request), words(&self.http.response))
+    }
+
+    /// Whether the server refused the request, or failed.
+    pub(in crate::commands) fn is_error(&self) -> bool {
+        self.http.status >= 400
+    }
 }
 
 impl Session {
@@ -169,6 +205,11 @@ impl Session {
                 self.last_ms = self.last_ms.max(ms);
                 None
             }
+            EntryKind::Http(http) => {
+                self.exchanges.push(Exchange { ms, after: self.lines.len(), http });
+                self.last_ms = self.last_ms.max(ms);
+                None
+            }
             EntryKind::Closed(end) => {
                 (self.is_closed, self.reason) = (true, end.reason);
                 self.last_ms = self.last_ms.max(ms);
@@ -181,6 +222,7 @@ impl Session {
     /// Forgets its messages, so that a long session takes bounded memory.
     pub(in crate::commands) fn forget(&mut self) {
         self.lines.clear();
+        self.exchanges.clear();
         self.pending.clear();
     }
 
@@ -378,10 +420,14 @@ impl Recording {
     pub(in crate::commands) fn remarks(&self) -> Vec<String> {
         let mut remarks: Vec<_> = self.bad.iter().map(BadLine::to_string).collect();
         if self.bad_count > self.bad.len() {
-            remarks.push(format!("{} more lines could not be read", self.bad_count - self.bad.len()));
+            remarks.push(format!("{} could not be read", counted(self.bad_count - self.bad.len(), "more line")));
         }
         if self.dropped > 0 {
-            remarks.push(format!("{} entries were not recorded: the file could not be written in time", self.dropped));
+            let (entries, were) = match self.dropped {
+                1 => ("1 entry".to_owned(), "was"),
+                entries => (format!("{entries} entries"), "were"),
+            };
+            remarks.push(format!("{entries} {were} not recorded: the file could not be written in time"));
         }
         remarks
     }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use gladhand_core::negotiation::Side;
 use gladhand_recording::{Entry, EntryKind, NotARecording};
 
 use crate::commands::shared::drawing::{Drawing, DrawnLine, FAINT, STRONG, headline};
 use crate::commands::shared::message_filter::MessageFilter;
-use crate::commands::shared::recordings::{Line, Session};
+use crate::commands::shared::recordings::{Exchange, Line, Session};
 use crate::commands::{CommandError, note, written};
 use crate::terminal::layout::{fitted, write_labelled};
 use crate::terminal::text::plain;
@@ -49,6 +50,17 @@ pub(in crate::commands) fn draw_line(drawing: &mut Drawing, line: &Line, begin_m
 /// Maximum size of the messages that are kept, in bytes.
 const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
+/// Draws an HTTP exchange of a session that began at a time, as an answer of the server.
+pub(in crate::commands) fn draw_exchange(drawing: &mut Drawing, exchange: &Exchange, begin_ms: f64) {
+    drawing.message(&DrawnLine {
+        from: Side::Server,
+        is_message: true,
+        label: &exchange.label(),
+        text: &exchange.headers(),
+        ms: (exchange.ms - begin_ms).max(0.0),
+    });
+}
+
 /// The sessions of a recording that grows, in bounded memory.
 #[derive(Debug, Default)]
 pub(in crate::commands) struct LiveSessions {
@@ -63,15 +75,18 @@ pub(in crate::commands) struct Added<'s> {
     pub(in crate::commands) session: &'s Session,
     /// The message, if it is one.
     pub(in crate::commands) line: Option<&'s Line>,
+    /// The HTTP exchange, if it is one.
+    pub(in crate::commands) exchange: Option<&'s Exchange>,
     is_end: bool,
 }
 
 impl Added<'_> {
     /// Whether the entry is shown.
     pub(in crate::commands) fn passes(&self, filter: &MessageFilter) -> bool {
-        let passes = match self.line {
-            Some(line) => filter.passes(self.session, line),
-            None => self.is_end && !filter.is_partial(),
+        let passes = match (self.line, self.exchange) {
+            (Some(line), _) => filter.passes(self.session, line),
+            (None, Some(exchange)) => filter.passes_exchange(exchange),
+            (None, None) => self.is_end && !filter.is_partial(),
         };
         passes && filter.has_session(self.session)
     }
@@ -91,14 +106,16 @@ impl LiveSessions {
             self.bytes = 0;
         }
         let session = self.sessions.entry(id.clone()).or_insert_with(|| Session::beginning(id, ms));
-        if session.lines.len() >= KEPT {
+        if session.lines.len() + session.exchanges.len() >= KEPT {
             session.forget();
         }
         let is_end = matches!(kind, EntryKind::Closed(_));
+        let is_exchange = matches!(kind, EntryKind::Http(_));
         let at = session.add(number, ms, kind);
         let line = at.and_then(|at| session.lines.get(at));
         self.bytes += line.map_or(0, |line| line.text.len());
-        Added { line, session, is_end }
+        let exchange = session.exchanges.last().filter(|_| is_exchange);
+        Added { line, exchange, session, is_end }
     }
 
     /// Forgets a session that ended.
@@ -146,6 +163,9 @@ impl LiveDrawing {
             }
             if let Some(line) = added.line {
                 draw_line(&mut self.drawing, line, added.session.first_ms);
+            }
+            if let Some(exchange) = added.exchange {
+                draw_exchange(&mut self.drawing, exchange, added.session.first_ms);
             }
         }
         if is_end {

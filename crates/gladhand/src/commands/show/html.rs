@@ -15,7 +15,7 @@ use gladhand_redaction::redact;
 use ring::digest::{SHA256, digest};
 
 use crate::commands::shared::message_filter::MessageFilter;
-use crate::commands::shared::recordings::{Line, Recording, Session, duration};
+use crate::commands::shared::recordings::{Exchange, Line, Recording, Session, duration};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -52,7 +52,10 @@ pub(super) fn page(recording: &Recording, filter: &MessageFilter) -> String {
         push(&mut page, format_args!("<p class=\"bad\">{}</p>\n", text(&remark)));
     }
     let sessions = recording.sessions.iter().map(|session| (session, filter.shown(session)));
-    let sessions: Vec<_> = sessions.filter(|(_, shown)| !filter.is_partial() || !shown.is_empty()).collect();
+    let is_shown = |session: &Session, shown: &[usize]| {
+        !filter.is_partial() || !shown.is_empty() || !filter.shown_exchanges(session).is_empty()
+    };
+    let sessions: Vec<_> = sessions.filter(|(session, shown)| is_shown(session, shown)).collect();
     if sessions.len() > 1 {
         page.push_str("<nav aria-label=\"Sessions\">\n<ol>\n");
         for (number, (session, shown)) in sessions.iter().enumerate() {
@@ -67,7 +70,14 @@ pub(super) fn page(recording: &Recording, filter: &MessageFilter) -> String {
         let (title, facts) = (text(&session.title()), text(&session.facts()));
         push(&mut page, format_args!("<section>\n<h2 id=\"s{number}\">{title}</h2>\n"));
         push(&mut page, format_args!("<p class=\"faint\">{facts}</p>\n<ol>\n"));
-        shown.iter().for_each(|at| line(&mut page, session, &session.lines[*at]));
+        let mut exchanges = filter.shown_exchanges(session).into_iter().peekable();
+        for at in shown {
+            while let Some(next) = exchanges.next_if(|exchange| exchange.after <= *at) {
+                exchange(&mut page, session, next);
+            }
+            line(&mut page, session, &session.lines[*at]);
+        }
+        exchanges.for_each(|next| exchange(&mut page, session, next));
         page.push_str("</ol>\n</section>\n");
     }
     page.push_str("</main>\n</body>\n</html>\n");
@@ -88,6 +98,14 @@ fn line(page: &mut String, session: &Session, line: &Line) {
     push(page, format_args!("<li><details class=\"{class}\"><summary><span class=\"from\">{from}</span> "));
     push(page, format_args!("<span{bad}>{}</span> <span class=\"faint time\">{time}</span></summary>", text(&label)));
     push(page, format_args!("<pre>{}</pre></details></li>\n", text(&pretty(line))));
+}
+
+fn exchange(page: &mut String, session: &Session, exchange: &Exchange) {
+    let bad = if exchange.is_error() { " class=\"bad\"" } else { "" };
+    let (label, time) = (text(&exchange.label()), duration(exchange.ms - session.first_ms));
+    push(page, format_args!("<li><details class=\"server\"><summary><span class=\"from\">← server</span> "));
+    push(page, format_args!("<span{bad}>{label}</span> <span class=\"faint time\">{time}</span></summary>"));
+    push(page, format_args!("<pre>{}</pre></details></li>\n", text(&exchange.headers())));
 }
 
 /// JSON with line breaks, members and numbers as they were written. Other text as it is.

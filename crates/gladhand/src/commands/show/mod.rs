@@ -13,7 +13,7 @@ use clap::{Args, ValueHint};
 use crate::commands::shared::drawing::headline;
 use crate::commands::shared::message_filter::MessageFilter;
 use crate::commands::shared::recordings::Recording;
-use crate::commands::shared::session_drawing::{draw_line, drawing, session_head};
+use crate::commands::shared::session_drawing::{draw_exchange, draw_line, drawing, session_head};
 use crate::commands::{CommandError, note, print_report, written};
 use crate::exit::Exit;
 use crate::terminal::text::plain;
@@ -93,15 +93,20 @@ fn draw(recording: &Recording, filter: &MessageFilter, is_full: bool) -> Result<
     let title = format!("recording of gladhand {}", plain(&recording.header.version));
     drawing.print(&headline(&title, &recording.header.command.join(" "), drawing.width));
     for session in &recording.sessions {
-        let shown = filter.shown(session);
-        if filter.is_partial() && shown.is_empty() {
+        let (shown, exchanges) = (filter.shown(session), filter.shown_exchanges(session));
+        if filter.is_partial() && shown.is_empty() && exchanges.is_empty() {
             continue;
         }
         drawing.print(&session_head(session, drawing.width));
         drawing.has_messages = false;
+        let mut exchanges = exchanges.into_iter().peekable();
         for at in shown {
+            while let Some(exchange) = exchanges.next_if(|exchange| exchange.after <= at) {
+                draw_exchange(&mut drawing, exchange, session.first_ms);
+            }
             draw_line(&mut drawing, &session.lines[at], session.first_ms);
         }
+        exchanges.for_each(|exchange| draw_exchange(&mut drawing, exchange, session.first_ms));
         let mut text = String::new();
         drawing.end_garbage(&mut text);
         text.push('\n');

@@ -1,11 +1,12 @@
 //! A recording as one JSON object, documented in `docs/stability.md`.
 
 use gladhand_core::wire::json;
+use gladhand_recording::{Headers, HttpExchange};
 use gladhand_redaction::redact;
 use serde_json::{Value, json};
 
 use crate::commands::shared::message_filter::MessageFilter;
-use crate::commands::shared::recordings::{Line, Recording, Session};
+use crate::commands::shared::recordings::{Exchange, Line, Recording, Session};
 
 /// The whole report.
 pub(super) fn report(recording: &Recording, filter: &MessageFilter) -> Value {
@@ -29,6 +30,7 @@ pub(super) fn report(recording: &Recording, filter: &MessageFilter) -> Value {
 
 fn session_report(session: &Session, filter: &MessageFilter) -> Value {
     let lines = filter.shown(session).into_iter().map(|at| line_report(session, &session.lines[at]));
+    let exchanges = filter.shown_exchanges(session).into_iter().map(exchange_report);
     json!({
         "session": session.id,
         "dialect": session.dialect,
@@ -39,6 +41,22 @@ fn session_report(session: &Session, filter: &MessageFilter) -> Value {
         "closed": session.is_closed,
         "reason": session.reason,
         "messages": lines.collect::<Vec<_>>(),
+        "exchanges": exchanges.collect::<Vec<_>>(),
+    })
+}
+
+fn exchange_report(exchange: &Exchange) -> Value {
+    let HttpExchange { method, path, status, request, response } = &exchange.http;
+    let masked = |headers: &Headers| -> Headers {
+        headers.iter().map(|(name, value)| (name.clone(), redact(value).into_owned())).collect()
+    };
+    json!({
+        "ms": exchange.ms,
+        "method": method,
+        "path": redact(path),
+        "status": status,
+        "request": masked(request),
+        "response": masked(response),
     })
 }
 

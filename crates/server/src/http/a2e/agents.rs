@@ -130,6 +130,13 @@ impl Agents {
         session.filter(|session| session.who.principal == who.principal).cloned()
     }
 
+    /// The id of a session in the hub, for the tap.
+    pub(in crate::http) fn in_hub(&self, id: SessionId) -> Option<gladhand_hub::SessionId> {
+        let sessions = self.read();
+        let session = sessions.open.get(&id).or_else(|| sessions.waiting.get(&id))?;
+        Some(session.in_hub())
+    }
+
     /// Makes room for one more among some sessions. The rule is that of sessions of MCP.
     fn make_room(&self, among: impl Fn(&Sessions) -> &ById, newcomer: Party) -> bool {
         let sessions = self.read();

@@ -43,7 +43,7 @@ pub(super) const STREAM: &str = "/stream";
 pub(super) const HEALTH: &str = "/health";
 
 /// Names a session.
-const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 
 /// Bounds on sessions of A2E over HTTP.
 #[derive(Debug, Clone, Copy)]

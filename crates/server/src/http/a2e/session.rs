@@ -97,6 +97,11 @@ impl DriverHandle for &AgentSession {
 }
 
 impl AgentSession {
+    /// The id of the session in the hub.
+    pub(super) fn in_hub(&self) -> SessionId {
+        self.registration.session()
+    }
+
     pub(super) fn new(
         shared: Arc<Shared>,
         who: RequestOrigin,
