@@ -12,13 +12,14 @@ mod session_log;
 mod transport;
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use gladhand_core::negotiation::Agreement;
+use gladhand_core::number_map::NumberMap;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Outcome};
 use gladhand_core::wire::Line;
 use gladhand_dialects::{Action, Ambient, Lane, Output, RuleViolation, Server};
@@ -70,7 +71,7 @@ pub(crate) struct Driver<T: Transport> {
     pub(crate) transport: T,
     registration: Arc<Registration>,
     /// Delivered calls that have not ended. If other threads do not use the session, only those that run as tasks.
-    running: BTreeMap<CallId, RunningCall<T>>,
+    running: NumberMap<CallId, RunningCall<T>>,
     /// Outcomes that wait until the transport has room.
     settled: VecDeque<WaitingOutcome<T>>,
     questions: Questions,
@@ -139,7 +140,7 @@ impl<T: Transport> Driver<T> {
             clock,
             transport,
             registration,
-            running: BTreeMap::new(),
+            running: NumberMap::default(),
             settled: VecDeque::new(),
             questions: Questions::default(),
             client: None,
@@ -398,14 +399,16 @@ impl<T: Transport> Driver<T> {
         self.step(T::sender_of(None), |side, ambient, out| side.handle_outcome(call, Err(failure), ambient, out))
     }
 
-    /// Aborts the calls whose tickets a predicate selects. The caller must fail them.
+    /// Aborts the calls whose tickets a predicate selects, and returns them, the oldest first. The caller must fail them.
     pub(crate) fn abort(&mut self, is_meant: impl Fn(&T::Ticket) -> bool) -> Vec<CallId> {
-        let meant = self.running.extract_if(.., |_, running| is_meant(&running.ticket));
+        let meant = self.running.extract_if(|_, running| is_meant(&running.ticket));
         let abort = |(call, running): (CallId, RunningCall<T>)| {
             running.task.iter().for_each(AbortHandle::abort);
             call
         };
-        meant.map(abort).collect()
+        let mut calls: Vec<_> = meant.map(abort).collect();
+        calls.sort_unstable();
+        calls
     }
 
     /// Ends the session: every call fails, and nothing is delivered any more.
