@@ -207,7 +207,7 @@ impl Listener {
 impl McpServer {
     pub(super) fn listen(
         &mut self,
-        request: Request<'_>,
+        request: Request<'_, '_>,
         in_force: &Arc<InForce>,
         ambient: &Ambient<'_>,
         out: &mut Output<'_>,
