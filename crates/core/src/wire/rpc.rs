@@ -165,7 +165,7 @@ pub fn begin_result(out: &mut Frames, id: &Id) {
     // Enough for most responses, to avoid repeated growth.
     out.reserve(256);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(br#","result":"#);
 }
 
@@ -180,7 +180,7 @@ pub fn result<T: serde::Serialize + ?Sized>(out: &mut Frames, id: &Id, result: &
 pub fn error(out: &mut Frames, id: Option<&Id>, error: &Error<'_>) {
     out.begin(FrameKind::Error { code: error.code, names_request: id.is_some() });
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.map_or("null", Id::as_json).as_bytes());
+    out.extend_from_slice(id.map_or(&b"null"[..], Id::as_bytes));
     out.extend_from_slice(br#","error":"#);
     json::write(out, error);
     finish(out);
@@ -191,7 +191,7 @@ pub fn raw_error(out: &mut Frames, id: &Id, error: &RawValue) {
     let code = pick(error, ["code"]).and_then(|[code]| code?.get().parse().ok()).unwrap_or_default();
     out.begin(FrameKind::Error { code, names_request: true });
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(br#","error":"#);
     out.extend_from_slice(error.get().as_bytes());
     finish(out);
@@ -201,7 +201,7 @@ pub fn raw_error(out: &mut Frames, id: &Id, error: &RawValue) {
 pub fn request<T: serde::Serialize + ?Sized>(out: &mut Frames, id: &Id, method: &str, params: Option<&T>) {
     out.begin(FrameKind::Request);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(id.as_bytes());
     out.push(b',');
     method_and_params(out, method, params);
 }
