@@ -27,12 +27,11 @@ use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, Hub, SessionId, Visit
 use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, Tap, TappedPeer, TappedSession};
 use gladhand_session::violations;
-use tokio::task::AbortHandle;
 
 use questions::Questions;
 use session_log::SessionLog;
 
-pub(crate) use transport::{Report, Transport};
+pub(crate) use transport::{Abort, Report, Transport};
 
 /// A session in the hub and at the tap. It needs no lock.
 #[derive(Debug)]
@@ -86,14 +85,14 @@ pub(crate) struct Driver<T: Transport> {
 struct RunningCall<T: Transport> {
     ticket: T::Ticket,
     /// Aborts the call once it runs as a task.
-    task: Option<AbortHandle>,
+    task: Option<T::AbortHandle>,
     /// Marks the call as running, unless it is done at once.
     busy: Option<Busy>,
 }
 
 impl<T: Transport> fmt::Debug for RunningCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningCall").field("task", &self.task).finish_non_exhaustive()
+        f.debug_struct("RunningCall").finish_non_exhaustive()
     }
 }
 
@@ -249,7 +248,7 @@ impl<T: Transport> Driver<T> {
     fn cancel(&mut self, call: CallId) {
         self.settled.retain(|settled| settled.call != call);
         let Some(RunningCall { ticket, task, .. }) = self.running.remove(&call) else { return };
-        task.iter().for_each(AbortHandle::abort);
+        task.iter().for_each(Abort::abort);
         self.transport.cancelled(ticket, self.running.values().map(|running| &running.ticket));
     }
 
@@ -403,7 +402,7 @@ impl<T: Transport> Driver<T> {
     pub(crate) fn abort(&mut self, is_meant: impl Fn(&T::Ticket) -> bool) -> Vec<CallId> {
         let meant = self.running.extract_if(|_, running| is_meant(&running.ticket));
         let abort = |(call, running): (CallId, RunningCall<T>)| {
-            running.task.iter().for_each(AbortHandle::abort);
+            running.task.iter().for_each(Abort::abort);
             call
         };
         let mut calls: Vec<_> = meant.map(abort).collect();
