@@ -111,7 +111,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut input_open = true;
     // Since when the client reads nothing, so that the loop reads no input.
     let mut stuck: Option<tokio::time::Instant> = None;
-    let mut busy_poll = BusyPollPolicy::default();
+    let mut busy_poll = BusyPollPolicy::new(session.service.bounds().busy_poll);
     loop {
         session.driver.clock.tick();
         let caught_up = session.process_lines(&mut lines);
@@ -136,12 +136,14 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
             session.fail_everything();
             continue;
         }
-        busy_poll.replied(Instant::now());
-        if busy_poll.should_poll() && idle && input_open && session.may_read() {
-            let came = input.read_soon(lines.spare(0), BUSY_POLL);
-            busy_poll.polled(came);
-            if came {
-                continue;
+        if busy_poll.is_on() {
+            busy_poll.replied(Instant::now());
+            if busy_poll.should_poll() && idle && input_open && session.may_read() {
+                let came = input.read_soon(lines.spare(0), BUSY_POLL);
+                busy_poll.polled(came);
+                if came {
+                    continue;
+                }
             }
         }
         let is_stuck = input_open && session.channel().closing.is_none() && !session.keeps_up();
