@@ -45,11 +45,14 @@ pub struct Limits {
     /// How long calls in flight may take to finish when the session ends, in milliseconds.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub drain_ms: u64,
+    /// Over stdio, stay awake for up to 100 microseconds if requests closely follow the responses.
+    pub busy_poll: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { line_bytes: gladhand_core::wire::lines::MAX_LINE, in_flight: 1024, page_size: 100, drain_ms: 5000 }
+        let line_bytes = gladhand_core::wire::lines::MAX_LINE;
+        Self { line_bytes, in_flight: 1024, page_size: 100, drain_ms: 5000, busy_poll: true }
     }
 }
 

@@ -3,7 +3,7 @@
 //! - [`wire`] turns bytes into lines, and lines into borrowed members and JSON-RPC envelopes.
 //! - [`operations`] is the neutral model of calls, results and notices, in which all dialects meet.
 //! - [`negotiation`] turns two offers into an agreement or a refusal, and enforces the agreement.
-//! - [`hex`], [`javascript`], [`pattern`], [`sync`] and [`time`] are small functions that several crates need.
+//! - [`hex`], [`javascript`], [`number_map`], [`pattern`], [`sync`] and [`time`] are small functions that several crates need.
 //! - [`validation`] is the interface of a JSON Schema validator.
 //!
 //! This crate does no I/O, reads no clock, draws no random number, never awaits and never logs.
@@ -11,6 +11,7 @@
 pub mod hex;
 pub mod javascript;
 pub mod negotiation;
+pub mod number_map;
 pub mod operations;
 pub mod pattern;
 mod secret;

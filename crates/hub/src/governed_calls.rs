@@ -45,11 +45,12 @@ impl Hub {
         place.and_then(|place| routes.tools[place].origin.clone())
     }
 
-    /// Carries out an operation, if policy allows it.
+    /// Carries out an operation, if policy allows it. `target`: what [`Routes::target`] says about it, if that is known.
     pub(crate) fn answer_governed(
         &self,
         governor: &Arc<Governor>,
         operation: Operation<'_>,
+        target: Option<Target>,
         routes: Arc<Routes>,
         context: &Context<'_>,
         observed: Option<&Arc<ObservedCall>>,
@@ -58,7 +59,7 @@ impl Hub {
         let shows = |mount| view.as_ref().is_none_or(|view| view.shows(mount));
         let target = match (&operation, &view) {
             (Operation::CallTool(call), Some(view)) => view.tool(&call.name).map(Target::Tool),
-            _ => routes.target(&operation).filter(|target| shows(routes.mount_of(target))),
+            _ => target.or_else(|| routes.target(&operation)).filter(|target| shows(routes.mount_of(target))),
         };
         let target = target.or_else(|| routes.unlisted_target(&operation, shows));
         let Some(target) = target else { return refused(missing(&operation, &routes, view.as_deref())) };

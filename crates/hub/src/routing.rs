@@ -40,8 +40,12 @@ impl Hub {
     ) -> Answer {
         let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
         let is_pinned = self.storing_pins().is_none();
-        if is_pinned && self.is_answerable(&call.operation, &routes) {
-            return self.route(call, routes, agreement, caller, observed);
+        if is_pinned {
+            // If the provider is known, the call need not wait for providers without lists yet.
+            let target = routes.target(&call.operation);
+            if target.is_some() || matches!(call.operation, Operation::Agent(_)) {
+                return self.route(call, target, routes, agreement, caller, observed);
+            }
         }
         let mut unsettled = self.unsettled();
         {
@@ -51,7 +55,7 @@ impl Hub {
         if is_pinned && unsettled.is_empty() {
             // The lists of this caller may have become known just now.
             let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
-            return self.route(call, routes, agreement, caller, observed);
+            return self.route(call, None, routes, agreement, caller, observed);
         }
         let observed = observed.cloned();
         let (hub, call) = (self.clone(), call.into_owned());
@@ -59,18 +63,15 @@ impl Hub {
         Answer::Later(Box::pin(async move {
             hub.settle(unsettled).await;
             let routes = hub.inner.routes_for(&call.terms, &agreement, caller.session());
-            hub.route(call, routes, &agreement, &caller, observed.as_ref()).outcome().await
+            hub.route(call, None, routes, &agreement, &caller, observed.as_ref()).outcome().await
         }))
     }
 
-    /// Whether the provider of the operation is known, so that the call need not wait for providers without lists yet.
-    fn is_answerable(&self, operation: &Operation<'_>, routes: &Routes) -> bool {
-        matches!(operation, Operation::Agent(_)) || routes.target(operation).is_some()
-    }
-
+    /// Carries out a call. `target`: what [`Routes::target`] says about it, if that is known.
     fn route(
         &self,
         call: Call<'_>,
+        target: Option<Target>,
         routes: Arc<Routes>,
         agreement: &Arc<Agreement>,
         caller: &Arc<dyn Caller>,
@@ -97,9 +98,10 @@ impl Hub {
             operation => operation,
         };
         match self.governor() {
-            Some(governor) => self.answer_governed(governor, operation, routes, &context, observed),
+            Some(governor) => self.answer_governed(governor, operation, target, routes, &context, observed),
             None => {
-                let target = routes.target(&operation).or_else(|| routes.unlisted_target(&operation, |_| true));
+                let target = target.or_else(|| routes.target(&operation));
+                let target = target.or_else(|| routes.unlisted_target(&operation, |_| true));
                 let Some(target) = target else { return Answer::Now(Err(missing(&operation, &routes, None))) };
                 if let Some(call) = observed {
                     let what = routes.what(&target, name(&operation));
@@ -171,7 +173,7 @@ impl Hub {
         let meant = Call { id: context.call, operation, terms: context.terms.clone() };
         let observation = self.inner.observers.begin(&meant, CallOrigin::StandIn, context.agreement, context.caller);
         let observed = observation.as_ref().map(Observation::call);
-        let answer = self.route(meant, routes, context.agreement, context.caller, observed);
+        let answer = self.route(meant, None, routes, context.agreement, context.caller, observed);
         let answer = match observation {
             Some(observation) => observation.until_answered(answer),
             None => answer,

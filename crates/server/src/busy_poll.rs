@@ -1,17 +1,13 @@
 //! Busy polling: stay awake for a moment when the next request is likely to arrive at once.
 //!
 //! A thread that goes to sleep and is woken on another core loses about 50 µs on a virtual machine, many times the cost of a
-//! call. If requests closely follow our replies, the thread polls for up to [`BUSY_POLL`] before it sleeps. A poll in vain
-//! disables busy polling until the peer has proved itself again.
+//! call. If requests closely follow our replies, the stdio loop polls for up to [`BUSY_POLL`] before it sleeps. A poll in
+//! vain disables busy polling until the peer has proved itself again. `limits.busy_poll` in the configuration switches it
+//! off.
 //!
-//! [`BusyPollPolicy`] decides. The stdio loop asks it directly; the HTTP worker threads use [`BusyPoller`].
+//! Over HTTP, a thread serves many connections, and polling them gained nothing.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-
-use gladhand_core::sync::Unpoisoned as _;
-use tokio::sync::Notify;
 
 /// How long one poll lasts.
 pub(super) const BUSY_POLL: Duration = Duration::from_micros(100);
@@ -31,18 +27,23 @@ const MAX_ROUNDS: u32 = 32;
 /// Decides from the gaps between replies and requests whether busy polling pays.
 #[derive(Debug)]
 pub(super) struct BusyPollPolicy {
+    is_on: bool,
     last_reply: Instant,
     score: i32,
     rounds: u32,
 }
 
-impl Default for BusyPollPolicy {
-    fn default() -> Self {
-        Self { last_reply: Instant::now(), score: 0, rounds: 0 }
-    }
-}
-
 impl BusyPollPolicy {
+    /// A policy for a peer that has sent no request so far. `is_on`: whether busy polling is allowed at all.
+    pub(super) fn new(is_on: bool) -> Self {
+        Self { is_on, last_reply: Instant::now(), score: 0, rounds: 0 }
+    }
+
+    /// Whether busy polling is allowed.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     /// Records that no request is left to answer.
     pub(super) fn replied(&mut self, now: Instant) {
         self.last_reply = now;
@@ -57,7 +58,7 @@ impl BusyPollPolicy {
 
     /// Whether to poll now.
     pub(super) fn should_poll(&self) -> bool {
-        self.score >= REQUIRED_SCORE && self.rounds < MAX_ROUNDS
+        self.is_on && self.score >= REQUIRED_SCORE && self.rounds < MAX_ROUNDS
     }
 
     /// Records whether a poll found a request.
@@ -70,85 +71,13 @@ impl BusyPollPolicy {
     }
 }
 
-/// Busy polling for one worker thread that serves many connections.
-///
-/// While a task is ready to run, the runtime polls for I/O and does not sleep. So the poller is a task that yields again and
-/// again, for a moment after each reply.
-#[derive(Debug, Default)]
-pub(super) struct BusyPoller {
-    policy: Mutex<BusyPollPolicy>,
-    /// How many requests have arrived.
-    arrived: AtomicU64,
-    /// How many of them have no reply yet.
-    open: AtomicUsize,
-    wanted: Notify,
-}
-
-impl BusyPoller {
-    /// Records that a request arrived.
-    pub(super) fn request_arrived(&self) {
-        self.arrived.fetch_add(1, Ordering::Relaxed);
-        // While other requests are open, the gap says nothing about how long the thread would have been idle.
-        if self.open.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.policy().woken(Instant::now());
-        }
-    }
-
-    /// Records that a request was answered at this moment, or that its client stopped waiting.
-    pub(super) fn request_done(&self, now: Instant) {
-        if self.open.fetch_sub(1, Ordering::Relaxed) > 1 {
-            return;
-        }
-        let mut policy = self.policy();
-        policy.replied(now);
-        if policy.should_poll() {
-            self.wanted.notify_one();
-        }
-    }
-
-    /// Waits until busy polling pays.
-    pub(super) async fn wanted(&self) {
-        self.wanted.notified().await;
-    }
-
-    /// Polls whenever that pays. Never returns.
-    pub(super) async fn run(&self) {
-        loop {
-            self.wanted().await;
-            while self.poll().await {}
-            self.policy().polled(false);
-        }
-    }
-
-    /// Polls once, and returns whether a request arrived in time.
-    async fn poll(&self) -> bool {
-        let (before, begun) = (self.arrived.load(Ordering::Relaxed), Instant::now());
-        loop {
-            // Other threads run first, then the other tasks of this one.
-            std::thread::yield_now();
-            tokio::task::yield_now().await;
-            if begun.elapsed() >= BUSY_POLL {
-                // On a busy processor, threads that sleep are scheduled before threads that poll.
-                return false;
-            }
-            if self.arrived.load(Ordering::Relaxed) != before {
-                return true;
-            }
-        }
-    }
-
-    fn policy(&self) -> MutexGuard<'_, BusyPollPolicy> {
-        self.policy.lock().unpoisoned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn polling_begins_only_for_requests_that_follow_closely() {
-        let (begun, mut policy) = (Instant::now(), BusyPollPolicy::default());
+        let (begun, mut policy) = (Instant::now(), BusyPollPolicy::new(true));
         let mut exchange = |gap: u64, times: usize| {
             for _ in 0..times {
                 policy.replied(begun);
@@ -169,7 +98,7 @@ mod tests {
 
     #[test]
     fn polling_pauses_for_other_work() {
-        let (begun, mut policy) = (Instant::now(), BusyPollPolicy::default());
+        let (begun, mut policy) = (Instant::now(), BusyPollPolicy::new(true));
         for _ in 0..REQUIRED_SCORE {
             policy.replied(begun);
             policy.woken(begun);
@@ -178,18 +107,13 @@ mod tests {
         assert_eq!(polls, MAX_ROUNDS as usize);
     }
 
-    #[tokio::test]
-    async fn an_unsuccessful_poll_ends_and_disables_polling() {
-        let (poller, now) = (BusyPoller::default(), Instant::now());
-        poller.request_arrived();
-        for _ in 0..4 {
-            poller.policy().replied(now);
-            poller.policy().woken(now);
+    #[test]
+    fn polling_can_be_switched_off() {
+        let (begun, mut policy) = (Instant::now(), BusyPollPolicy::new(false));
+        for _ in 0..2 * REQUIRED_SCORE {
+            policy.replied(begun);
+            policy.woken(begun);
         }
-        poller.request_done(now);
-        assert!(poller.policy().should_poll());
-        let run = tokio::time::timeout(BUSY_POLL * 100, poller.run()).await;
-        assert!(run.is_err(), "the poller never returns");
-        assert!(!poller.policy().should_poll());
+        assert!(!policy.is_on() && !policy.should_poll());
     }
 }

@@ -6,22 +6,28 @@
 //! input, a signal, the closing message of the dialect) takes this path.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{AbortHandle, Abortable, Aborted};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use gladhand_core::negotiation::Refusal;
-use gladhand_core::operations::{AgentEvent, Call, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome};
+use gladhand_core::operations::{
+    AgentEvent, Call, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply,
+};
 use gladhand_core::wire::{Frames, Lane, Line, Lines, Outbox};
 use gladhand_dialects::{Dialect, Door, Opening, Server, Stop};
 use gladhand_hub::{Asking, Caller, Hub, SessionId, Settling, Work};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
 use crate::busy_poll::{BUSY_POLL, BusyPollPolicy};
-use crate::driver::{Continuation, Driver, DriverHandle, Registration, Report, Transport, finish_guarded};
+use crate::driver::{Continuation, Driver, DriverHandle, Registration, Report, Transport, poll_guarded};
 use crate::event_queue::EventQueue;
 use crate::signals::{self, Signals};
 use crate::stdio::{self, Input};
@@ -35,6 +41,9 @@ const MOST_HELD: usize = 64 * 1024 * 1024;
 
 /// How many notices may wait for a client that does not read. Later ones are dropped.
 const NOTICES: usize = 256;
+
+/// Responses of calls that have ended at about the same time, of which one system call writes at most so many.
+const WRITTEN_TOGETHER: usize = 64;
 
 /// How long unread output may delay the end.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);
@@ -73,7 +82,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let channel = Channel {
         hub,
         outbox: Outbox::default(),
-        tasks: JoinSet::new(),
+        running: FuturesUnordered::new(),
         reports,
         has_reported: Arc::clone(&has_reported),
         event_queue: EventQueueReader(Arc::clone(&event_queue)),
@@ -102,7 +111,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut input_open = true;
     // Since when the client reads nothing, so that the loop reads no input.
     let mut stuck: Option<tokio::time::Instant> = None;
-    let mut busy_poll = BusyPollPolicy::default();
+    let mut busy_poll = BusyPollPolicy::new(session.service.bounds().busy_poll);
     loop {
         session.driver.clock.tick();
         let caught_up = session.process_lines(&mut lines);
@@ -120,19 +129,21 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
             continue;
         }
         let idle = session.channel().outbox.waiting().is_empty();
-        if session.channel().closing.is_some() && idle && session.channel().tasks.is_empty() {
+        if session.channel().closing.is_some() && idle && session.channel().running.is_empty() {
             if session.driver.side.in_flight().is_empty() {
                 return Ok(Ended::Cleanly);
             }
             session.fail_everything();
             continue;
         }
-        busy_poll.replied(Instant::now());
-        if busy_poll.should_poll() && idle && input_open && session.may_read() {
-            let came = input.read_soon(lines.spare(0), BUSY_POLL);
-            busy_poll.polled(came);
-            if came {
-                continue;
+        if busy_poll.is_on() {
+            busy_poll.replied(Instant::now());
+            if busy_poll.should_poll() && idle && input_open && session.may_read() {
+                let came = input.read_soon(lines.spare(0), BUSY_POLL);
+                busy_poll.polled(came);
+                if came {
+                    continue;
+                }
             }
         }
         let is_stuck = input_open && session.channel().closing.is_none() && !session.keeps_up();
@@ -148,12 +159,12 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 session.signalled = true;
                 session.stop(stop);
             }
-            Some(done) = session.driver.transport.tasks.join_next(), if !session.channel().tasks.is_empty() => {
-                match done {
-                    Ok(Some((call, outcome))) => session.finished(call, outcome),
-                    // The turns of an agent have ended, and their last events precede the end of the session. A task that
-                    // was aborted has no waiting caller.
-                    Ok(None) | Err(_) => session.drive(Driver::write_waiting),
+            Some(ended) = session.driver.transport.running.next(), if !session.channel().running.is_empty() => {
+                session.ended(ended);
+                // The responses of calls that have ended meanwhile are written together.
+                for _ in 1..WRITTEN_TOGETHER {
+                    let Some(Some(ended)) = session.driver.transport.running.next().now_or_never() else { break };
+                    session.ended(ended);
                 }
             }
             () = access.changed_after(epoch), if session.dialect_has_tokens() => {
@@ -340,15 +351,36 @@ struct Closing {
 struct Channel {
     hub: Hub,
     outbox: Outbox,
-    /// Calls that run, and the end of an agent's turns.
-    tasks: JoinSet<Option<(CallId, Outcome)>>,
+    /// Calls that run, and the end of an agent's turns. The loop polls them: a task would run on the same thread.
+    running: FuturesUnordered<Abortable<Running>>,
     reports: mpsc::Receiver<Report>,
     has_reported: Arc<AtomicBool>,
     event_queue: EventQueueReader,
     closing: Option<Closing>,
 }
 
+/// What goes on beside the loop.
+struct Running {
+    /// The call. `None` for the turns of an agent, which end without an outcome.
+    call: Option<CallId>,
+    work: Work,
+}
+
+impl Future for Running {
+    type Output = Option<(CallId, Outcome)>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        poll_guarded(&mut self.work, cx).map(|outcome| self.call.map(|call| (call, outcome)))
+    }
+}
+
 impl Channel {
+    fn run(&self, running: Running) -> AbortHandle {
+        let (handle, registration) = AbortHandle::new_pair();
+        self.running.push(Abortable::new(running, registration));
+        handle
+    }
+
     /// Whether the client keeps up with reading.
     fn keeps_up(&self) -> bool {
         self.outbox.waiting().len() < HIGH_WATER
@@ -385,6 +417,7 @@ impl Transport for Channel {
     type Sender<'s> = ();
     type Ticket = ();
     type Kept = ();
+    type AbortHandle = AbortHandle;
     const IS_SHARED: bool = false;
 
     fn dialect(door: &Door) -> Option<&'static Dialect> {
@@ -412,7 +445,7 @@ impl Transport for Channel {
     }
 
     fn spawn(&mut self, call: CallId, work: Work) -> AbortHandle {
-        self.tasks.spawn(async move { Some((call, finish_guarded(work).await)) })
+        self.run(Running { call: Some(call), work })
     }
 
     fn refused(&self, refusal: &Refusal) {
@@ -427,10 +460,8 @@ impl Transport for Channel {
         {
             // Stopped turns may still send events.
             let closing = agent.closing();
-            self.tasks.spawn(async {
-                closing.await;
-                None
-            });
+            let turns = Box::pin(closing.map(|()| Ok(Reply::Done)));
+            self.run(Running { call: None, work: turns });
         }
         // Without a grace period, the loop fails calls in flight when it checks its deadlines. Here, the responses of
         // the current step are not written yet.
@@ -565,24 +596,30 @@ impl Session {
         self.drive(Driver::wake);
     }
 
-    /// A call that ran as a task has ended.
-    fn finished(&mut self, call: CallId, outcome: Outcome) {
-        if self.driver.ticket(call).is_some() {
-            self.drive(|driver| driver.settle(call, outcome));
+    /// A call that took time has ended, or the turns of an agent have.
+    fn ended(&mut self, ended: Result<Option<(CallId, Outcome)>, Aborted>) {
+        match ended {
+            Ok(Some((call, outcome))) => {
+                if self.driver.ticket(call).is_some() {
+                    self.drive(|driver| driver.settle(call, outcome));
+                }
+            }
+            // The last events of the turns precede the end of the session. An aborted call has no waiting caller.
+            Ok(None) | Err(Aborted) => self.drive(Driver::write_waiting),
         }
     }
 
     /// The grace period is over: every unfinished call fails with an error that says so.
     fn fail_everything(&mut self) {
         self.drive(Driver::fail_everything);
-        self.driver.transport.tasks.detach_all();
+        self.driver.transport.running.clear();
     }
 
     fn next_deadline(&self) -> Option<tokio::time::Instant> {
         let side = self.driver.side.poll_timeout().map(|elapsed| self.driver.clock.instant(elapsed));
         let channel = self.channel();
         let closing = channel.closing.map(|closing| {
-            if channel.tasks.is_empty() { closing.flush_until } else { closing.fail_at.min(closing.flush_until) }
+            if channel.running.is_empty() { closing.flush_until } else { closing.fail_at.min(closing.flush_until) }
         });
         side.into_iter().chain(closing).min()
     }

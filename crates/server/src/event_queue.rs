@@ -138,7 +138,7 @@ fn weight(event: &Notice) -> usize {
         + match event {
             Notice::Agent(event) => event.payload.get().len(),
             Notice::Capability(event) => {
-                event.fields.get().len() + event.request.as_ref().map_or(0, |request| request.as_json().len())
+                event.fields.get().len() + event.request.as_ref().map_or(0, |request| request.as_bytes().len())
             }
             _ => 0,
         }

@@ -73,11 +73,14 @@ pub struct Limits {
     pub page_size: usize,
     /// How long calls in flight may take to finish when the session ends.
     pub drain: Duration,
+    /// Whether the loop of a session over stdio stays awake for up to 100 µs if requests closely follow its responses.
+    pub busy_poll: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { line_bytes: MAX_LINE, in_flight: 1024, page_size: 100, drain: Duration::from_secs(5) }
+        let drain = Duration::from_secs(5);
+        Self { line_bytes: MAX_LINE, in_flight: 1024, page_size: 100, drain, busy_poll: true }
     }
 }
 

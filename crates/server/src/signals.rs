@@ -4,10 +4,24 @@
 use std::io::Read as _;
 
 use gladhand_dialects::Stop;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Signals that may wait to be heard. Two end the process.
+const QUEUE: usize = 4;
 
 /// Hears signals for as long as it lives. Made before the first line is read, so none is missed.
+///
+/// A task waits for them. The loop of a session then looks at one queue instead of at each kind of signal.
 #[derive(Debug)]
 pub struct Signals {
+    heard: mpsc::Receiver<Stop>,
+    _listening: AbortOnDropHandle<()>,
+}
+
+/// The kinds of signals that are heard.
+#[derive(Debug)]
+struct Sources {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -24,7 +38,7 @@ impl Signals {
         {
             use tokio::signal::unix::{SignalKind, signal};
             let hang_up = if ignores_hang_up() { None } else { Some(signal(SignalKind::hangup())?) };
-            Ok(Self { hang_up, ..Self::except_hang_up()? })
+            Ok(Self::of(Sources { hang_up, ..Sources::except_hang_up()? }))
         }
         #[cfg(not(unix))]
         Self::except_hang_up()
@@ -32,6 +46,33 @@ impl Signals {
 
     /// Starts listening, but leaves SIGHUP for another use.
     pub fn except_hang_up() -> std::io::Result<Self> {
+        Sources::except_hang_up().map(Self::of)
+    }
+
+    fn of(mut sources: Sources) -> Self {
+        let (to_queue, heard) = mpsc::channel(QUEUE);
+        let listening = tokio::spawn(async move {
+            loop {
+                let stop = sources.next().await;
+                // A full queue already says to exit at once.
+                let _ = to_queue.try_send(stop);
+            }
+        });
+        Self { heard, _listening: AbortOnDropHandle::new(listening) }
+    }
+
+    /// The next signal.
+    pub async fn next(&mut self) -> Stop {
+        match self.heard.recv().await {
+            Some(stop) => stop,
+            // The runtime is being shut down.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Sources {
+    fn except_hang_up() -> std::io::Result<Self> {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -45,8 +86,7 @@ impl Signals {
         Ok(Self {})
     }
 
-    /// The next signal.
-    pub async fn next(&mut self) -> Stop {
+    async fn next(&mut self) -> Stop {
         #[cfg(unix)]
         {
             let hang_up = async {

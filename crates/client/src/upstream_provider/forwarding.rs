@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
 use gladhand_core::negotiation::Agreement;
@@ -72,7 +71,6 @@ impl UpstreamProvider {
         let may_become_task = inner.known().is_some_and(|lists| lists.tasks);
         let mut repeatable = repeatable;
         let work = async move {
-            second_look().await;
             loop {
                 match inner.run(&forwarded).await {
                     Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
@@ -165,21 +163,4 @@ impl Inner {
         let is_stateless = forwarded.agreement.per_request && forwarded.terms.log_level.is_some();
         is_over_http && is_stateless && !session.agreement().per_request
     }
-}
-
-/// Stays pending on the first poll.
-///
-/// The caller polls once to see whether the response is ready, and spawns a task if it is not. The upstream's loop must
-/// be woken from that task. If it is woken earlier, another thread takes over the loop, which costs more than the rest
-/// of the call.
-async fn second_look() {
-    let mut is_first = true;
-    std::future::poll_fn(|cx| {
-        if std::mem::take(&mut is_first) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(())
-    })
-    .await;
 }

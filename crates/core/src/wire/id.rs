@@ -4,12 +4,23 @@
 //! was changed. `null` is an id too; an absent id is `Option::None`.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use crate::wire::json::{Kind, RawValue};
 
 /// A peer's identifier as raw JSON.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Id(Box<str>);
+#[derive(Clone)]
+pub struct Id(Text);
+
+/// Length up to which an id needs no allocation: that of all numbers of 64 bits.
+const SHORT: usize = 22;
+
+#[derive(Clone)]
+enum Text {
+    /// The bytes, and how many of them there are.
+    Short([u8; SHORT], u8),
+    Long(Box<str>),
+}
 
 impl Id {
     /// Maximum length of an id, in bytes of JSON. Ids are kept until their call ends, so their memory must be bounded.
@@ -22,17 +33,39 @@ impl Id {
 
     /// The id that a peer wrote.
     pub fn of(raw: &RawValue) -> Self {
-        Self(raw.get().into())
+        Self::written(raw.get())
+    }
+
+    fn written(text: &str) -> Self {
+        let mut bytes = [0; SHORT];
+        match bytes.get_mut(..text.len()) {
+            Some(start) => {
+                start.copy_from_slice(text.as_bytes());
+                Self(Text::Short(bytes, text.len() as u8))
+            }
+            None => Self(Text::Long(text.into())),
+        }
     }
 
     /// An id that we generate.
     pub fn number(number: u64) -> Self {
-        Self(number.to_string().into())
+        Self::written(&number.to_string())
     }
 
     /// The id as raw JSON.
     pub fn as_json(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Text::Short(..) => std::str::from_utf8(self.as_bytes()).expect("the bytes of a text"),
+            Text::Long(text) => text,
+        }
+    }
+
+    /// The bytes of the id as raw JSON.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Short(bytes, length) => &bytes[..usize::from(*length)],
+            Text::Long(text) => text.as_bytes(),
+        }
     }
 
     /// Whether JSON-RPC allows the id: it is a string or a number.
@@ -43,12 +76,44 @@ impl Id {
 
 impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_json())
     }
 }
 
+impl PartialEq for Id {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Id {}
+
 impl PartialEq<RawValue> for Id {
     fn eq(&self, other: &RawValue) -> bool {
-        *self.0 == *other.get()
+        self.as_bytes() == other.get().as_bytes()
+    }
+}
+
+impl Hash for Id {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.as_bytes().hash(hasher);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::json;
+
+    #[test]
+    fn short_and_long_ids_are_kept_as_written() {
+        for length in [1, SHORT - 1, SHORT, SHORT + 1, Id::MAX_BYTES] {
+            let written = json::raw(format!("\"{}\"", "é".repeat(length / 2)));
+            let id = Id::of(&written);
+            assert_eq!(id.as_json(), written.get());
+            assert_eq!((id.clone(), id.as_bytes()), (Id::of(&written), written.get().as_bytes()));
+            assert!(id == *written && id != Id::number(1));
+        }
+        assert_eq!(Id::number(u64::MAX).as_json(), u64::MAX.to_string());
     }
 }

@@ -21,22 +21,34 @@ pub struct Picked<'a, const N: usize> {
 /// The members with these names, `null` included. `None` if the value is not an object.
 pub fn pick<'a, const N: usize>(object: &'a RawValue, names: [&str; N]) -> Option<[Option<&'a RawValue>; N]> {
     let mut deserializer = serde_json::Deserializer::from_str(object.get());
-    let picked = Names(&names).deserialize(&mut deserializer).ok()?;
+    let mut picked = Picked::NOTHING;
+    Names { names: &names, picked: &mut picked }.deserialize(&mut deserializer).ok()?;
     (picked.kind == Kind::Object).then_some(picked.members)
 }
 
-/// Deserializes any value and picks members by name.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::wire) struct Names<'n, const N: usize>(pub(in crate::wire) &'n [&'n str; N]);
+impl<const N: usize> Picked<'_, N> {
+    /// A value that is `null`.
+    pub(in crate::wire) const NOTHING: Self = Self { kind: Kind::Null, members: [None; N] };
+}
 
-impl<const N: usize> Names<'_, N> {
-    fn none_of<'a, E>(kind: Kind) -> Result<Picked<'a, N>, E> {
-        Ok(Picked { kind, members: [None; N] })
+/// Deserializes any value into a variable, and picks members by name.
+#[derive(Debug)]
+pub(in crate::wire) struct Names<'n, 'de, const N: usize> {
+    /// The names of the members.
+    pub(in crate::wire) names: &'n [&'n str; N],
+    /// The variable, without any member yet.
+    pub(in crate::wire) picked: &'n mut Picked<'de, N>,
+}
+
+impl<const N: usize> Names<'_, '_, N> {
+    fn none_of<E>(self, kind: Kind) -> Result<(), E> {
+        self.picked.kind = kind;
+        Ok(())
     }
 }
 
-impl<'de, const N: usize> DeserializeSeed<'de> for Names<'_, N> {
-    type Value = Picked<'de, N>;
+impl<'de, const N: usize> DeserializeSeed<'de> for Names<'_, 'de, N> {
+    type Value = ();
 
     #[inline]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -44,8 +56,8 @@ impl<'de, const N: usize> DeserializeSeed<'de> for Names<'_, N> {
     }
 }
 
-impl<'de, const N: usize> Visitor<'de> for Names<'_, N> {
-    type Value = Picked<'de, N>;
+impl<'de, const N: usize> Visitor<'de> for Names<'_, 'de, N> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any value")
@@ -53,45 +65,45 @@ impl<'de, const N: usize> Visitor<'de> for Names<'_, N> {
 
     #[inline]
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = [None; N];
-        while let Some(position) = map.next_key_seed(Position(self.0))? {
+        self.picked.kind = Kind::Object;
+        while let Some(position) = map.next_key_seed(Position(self.names))? {
             match position {
-                Some(at) => members[at] = Some(map.next_value()?),
+                Some(at) => self.picked.members[at] = Some(map.next_value()?),
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok(Picked { kind: Kind::Object, members })
+        Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Self::none_of(Kind::Array)
+        self.none_of(Kind::Array)
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Self::none_of(Kind::String)
+        self.none_of(Kind::String)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Self::none_of(Kind::Bool)
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.none_of(Kind::Bool)
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Self::none_of(Kind::Number)
+        self.none_of(Kind::Number)
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Self::none_of(Kind::Number)
+        self.none_of(Kind::Number)
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Self::none_of(Kind::Number)
+        self.none_of(Kind::Number)
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Self::none_of(Kind::Null)
+        self.none_of(Kind::Null)
     }
 }
 

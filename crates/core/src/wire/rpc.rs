@@ -5,9 +5,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::wire::frames::{FrameKind, FrameSummary, Frames};
 use crate::wire::id::Id;
@@ -52,14 +51,29 @@ pub struct Envelope<'a, P = &'a RawValue> {
 impl<'a> Envelope<'a> {
     /// Parses the envelope of an object and leaves `params` raw.
     pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
-        read(text, Object(PhantomData))
+        let mut envelope = Self::default();
+        envelope.read(text, &RawParams)?;
+        Ok(envelope)
     }
 }
 
 impl<'a, const N: usize> Envelope<'a, Picked<'a, N>> {
     /// Parses the envelope of an object and picks members of `params` in the same pass.
     pub fn picking(text: &'a str, names: [&str; N]) -> Result<Self, serde_json::Error> {
-        read(text, Object(Names(&names)))
+        let mut envelope = Self::default();
+        envelope.pick(text, names)?;
+        Ok(envelope)
+    }
+
+    /// The same for an envelope that is empty so far, for callers that avoid copies of a value of this size.
+    pub fn pick(&mut self, text: &'a str, names: [&str; N]) -> Result<(), serde_json::Error> {
+        self.read(text, &names)
+    }
+}
+
+impl<P> Default for Envelope<'_, P> {
+    fn default() -> Self {
+        Self { jsonrpc: None, id: None, method: None, params: None, result: None, error: None }
     }
 }
 
@@ -73,30 +87,56 @@ impl<'a, P> Envelope<'a, P> {
     pub fn method_name(&self) -> Option<Cow<'a, str>> {
         self.method.and_then(json::string)
     }
+
+    fn read<R: ReadParams<'a, Params = P>>(&mut self, text: &'a str, params: &R) -> Result<(), serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        deserializer.deserialize_map(Object { envelope: self, params })?;
+        deserializer.end()
+    }
 }
 
-fn read<'a, S: DeserializeSeed<'a> + Copy>(
-    text: &'a str,
-    object: Object<S>,
-) -> Result<Envelope<'a, S::Value>, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let envelope = deserializer.deserialize_map(object)?;
-    deserializer.end()?;
-    Ok(envelope)
+/// Reads `params` into its member of the envelope, so that it is not copied from function to function.
+trait ReadParams<'de> {
+    type Params;
+
+    fn read<A: MapAccess<'de>>(&self, map: &mut A, params: &mut Option<Self::Params>) -> Result<(), A::Error>;
 }
 
-/// Deserializes an envelope, and its `params` with the given seed.
-struct Object<S>(S);
+struct RawParams;
 
-impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Object<S> {
-    type Value = Envelope<'de, S::Value>;
+impl<'de> ReadParams<'de> for RawParams {
+    type Params = &'de RawValue;
+
+    fn read<A: MapAccess<'de>>(&self, map: &mut A, params: &mut Option<&'de RawValue>) -> Result<(), A::Error> {
+        *params = Some(map.next_value()?);
+        Ok(())
+    }
+}
+
+/// Picks the members with these names.
+impl<'de, const N: usize> ReadParams<'de> for [&str; N] {
+    type Params = Picked<'de, N>;
+
+    fn read<A: MapAccess<'de>>(&self, map: &mut A, params: &mut Option<Picked<'de, N>>) -> Result<(), A::Error> {
+        map.next_value_seed(Names { names: self, picked: params.insert(Picked::NOTHING) })
+    }
+}
+
+/// Deserializes an envelope into a variable.
+struct Object<'e, 'de, R: ReadParams<'de>> {
+    envelope: &'e mut Envelope<'de, R::Params>,
+    params: &'e R,
+}
+
+impl<'de, R: ReadParams<'de>> Visitor<'de> for Object<'_, 'de, R> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON-RPC object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut envelope = Envelope { jsonrpc: None, id: None, method: None, params: None, result: None, error: None };
+        let Self { envelope, params } = self;
         while let Some(Key(key)) = map.next_key()? {
             let member = match key.as_ref() {
                 "jsonrpc" => &mut envelope.jsonrpc,
@@ -105,7 +145,7 @@ impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Object<S> {
                 "result" => &mut envelope.result,
                 "error" => &mut envelope.error,
                 "params" => {
-                    envelope.params = Some(map.next_value_seed(self.0)?);
+                    params.read(&mut map, &mut envelope.params)?;
                     continue;
                 }
                 _ => {
@@ -115,7 +155,7 @@ impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Object<S> {
             };
             *member = Some(map.next_value()?);
         }
-        Ok(envelope)
+        Ok(())
     }
 }
 
@@ -125,7 +165,7 @@ pub fn begin_result(out: &mut Frames, id: &Id) {
     // Enough for most responses, to avoid repeated growth.
     out.reserve(256);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(br#","result":"#);
 }
 
@@ -140,7 +180,7 @@ pub fn result<T: serde::Serialize + ?Sized>(out: &mut Frames, id: &Id, result: &
 pub fn error(out: &mut Frames, id: Option<&Id>, error: &Error<'_>) {
     out.begin(FrameKind::Error { code: error.code, names_request: id.is_some() });
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.map_or("null", Id::as_json).as_bytes());
+    out.extend_from_slice(id.map_or(&b"null"[..], Id::as_bytes));
     out.extend_from_slice(br#","error":"#);
     json::write(out, error);
     finish(out);
@@ -151,7 +191,7 @@ pub fn raw_error(out: &mut Frames, id: &Id, error: &RawValue) {
     let code = pick(error, ["code"]).and_then(|[code]| code?.get().parse().ok()).unwrap_or_default();
     out.begin(FrameKind::Error { code, names_request: true });
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(br#","error":"#);
     out.extend_from_slice(error.get().as_bytes());
     finish(out);
@@ -161,7 +201,7 @@ pub fn raw_error(out: &mut Frames, id: &Id, error: &RawValue) {
 pub fn request<T: serde::Serialize + ?Sized>(out: &mut Frames, id: &Id, method: &str, params: Option<&T>) {
     out.begin(FrameKind::Request);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(id.as_bytes());
     out.push(b',');
     method_and_params(out, method, params);
 }

@@ -138,8 +138,14 @@ pub enum Fault {
 }
 
 impl From<serde_json::Error> for Fault {
-    /// Keeps the parser's message but removes its "line 1", which applies to every message.
     fn from(error: serde_json::Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&serde_json::Error> for Fault {
+    /// Keeps the parser's message but removes its "line 1", which applies to every message.
+    fn from(error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let words = text.split(" at line ").next().unwrap_or(&text);
         Self::NotJson(format!("{words} at column {}", error.column()))

@@ -163,7 +163,7 @@ impl IncomingRequests {
             Operation::Capability(call) => call.message.get().len(),
             _ => 0,
         };
-        let held = arguments + request_kind.held_bytes() + request.as_ref().map_or(0, |id| id.as_json().len());
+        let held = arguments + request_kind.held_bytes() + request.as_ref().map_or(0, |id| id.as_bytes().len());
         // Urgent requests skip the queue, but their number is limited as well.
         let has_too_many_urgent = is_urgent && self.all.len() >= self.max_waiting + self.max_parallel;
         if has_too_many_urgent

@@ -218,7 +218,7 @@ impl IncomingRequest {
             RequestKind::Handshake => 0,
             RequestKind::Tool { name } | RequestKind::Alternatives { name } => name.len(),
         };
-        name + self.id.as_ref().map_or(0, |id| id.as_json().len())
+        name + self.id.as_ref().map_or(0, |id| id.as_bytes().len())
     }
 
     fn look_for_alternatives(&mut self) {

@@ -70,7 +70,7 @@ impl IncomingRequest {
             RequestKind::List | RequestKind::Agent | RequestKind::Shutdown | RequestKind::Silent => 0,
             RequestKind::Call { tool } => tool.len(),
         };
-        self.id.as_json().len() + tool
+        self.id.as_bytes().len() + tool
     }
 }
 

@@ -11,7 +11,7 @@ use gladhand_core::wire::{FrameKind, Frames};
 
 use super::errors;
 use super::incoming_requests::ReplyRoute;
-use super::message::Params;
+use super::message::Call;
 use super::server::McpServer;
 use super::tasks::MAX_KEPT;
 use crate::ambient::Ambient;
@@ -138,7 +138,7 @@ impl McpServer {
     /// Processes an array.
     pub(super) fn receive_batch<'a>(
         &mut self,
-        parts: Result<Vec<&'a RawValue>, serde_json::Error>,
+        parts: &Result<Vec<&'a RawValue>, serde_json::Error>,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
@@ -149,11 +149,11 @@ impl McpServer {
             }
             Ok(parts) if parts.is_empty() => errors::invalid_request("an empty batch asks for nothing"),
             Ok(parts) if parts.len() > MAX_BATCH => errors::invalid_request("the batch holds more than 1024 messages"),
-            Ok(parts) => match kinds(&parts) {
+            Ok(parts) => match kinds(parts) {
                 (true, true) => errors::invalid_request("a batch holds either requests or responses, not both"),
                 (_, false) => {
                     let route = ReplyRoute { lane: ambient.lane, batch: None };
-                    return parts.into_iter().for_each(|part| self.part(part, route, ambient, out));
+                    return parts.iter().for_each(|part| self.part(part, route, ambient, out));
                 }
                 (false, true) => {
                     let batch = self.batches.begin(ambient.lane, self.setup.storage.reserve(ambient.party));
@@ -170,7 +170,7 @@ impl McpServer {
     }
 
     fn part<'a>(&mut self, part: &'a RawValue, route: ReplyRoute, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        self.message(part.get(), Envelope::picking(part.get(), Params::NAMES), route, ambient, out);
+        self.message(&Call::read(part.get()), route, ambient, out);
     }
 }
 

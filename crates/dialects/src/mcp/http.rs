@@ -108,24 +108,24 @@ pub fn check_headers<'h>(
     knows_opening: bool,
 ) -> Result<(), Rejection> {
     let Some(call) = message.call() else { return Ok(()) };
-    let (Some(method), Some(id)) = (call.method_name(), call.id) else { return Ok(()) };
-    let params = Params::of(call.params).unwrap_or_default();
-    let named = match named_by(&method) {
-        Some("name") => params.name,
-        Some("uri") => params.uri,
-        Some(_) => params.task_id,
+    let (Some(method), Some(id)) = (call.method.as_deref(), call.envelope.id) else { return Ok(()) };
+    let params = call.params().unwrap_or(Params::NONE);
+    let named = match named_by(method) {
+        Some("name") => params.name(),
+        Some("uri") => params.uri(),
+        Some(_) => params.task_id(),
         None => None,
     };
     let named = named.and_then(json::string);
-    let opening = if knows_opening { Ok(()) } else { check_version(header(VERSION_HEADER), params.meta) };
+    let opening = if knows_opening { Ok(()) } else { check_version(header(VERSION_HEADER), params.meta()) };
     let checked = opening
-        .and_then(|()| is_text(METHOD_HEADER, header(METHOD_HEADER), &method))
+        .and_then(|()| is_text(METHOD_HEADER, header(METHOD_HEADER), method))
         .and_then(|()| match &named {
             Some(named) => is_text(NAME_HEADER, header(NAME_HEADER), named),
             None => Ok(()),
         })
         .and_then(|()| match &named {
-            Some(tool) if method == "tools/call" => check_arguments(header, mirrors.of(tool), params.arguments),
+            Some(tool) if method == "tools/call" => check_arguments(header, mirrors.of(tool), params.arguments()),
             _ => Ok(()),
         });
     checked.map_err(|error| {

@@ -140,7 +140,7 @@ impl IncomingRequest {
     fn held_bytes(&self) -> usize {
         let token = self.progress_token.as_ref().map_or(0, |token| token.get().len());
         let origin = self.origin.as_ref().map_or(0, |origin| origin.held_bytes());
-        self.to.id.as_json().len() + token + self.request_kind.uri().map_or(0, str::len) + origin + self.arguments
+        self.to.id.as_bytes().len() + token + self.request_kind.uri().map_or(0, str::len) + origin + self.arguments
     }
 }
 

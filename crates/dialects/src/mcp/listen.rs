@@ -145,7 +145,7 @@ impl Listeners {
                 wire.extend_from_slice(
                     br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#,
                 );
-                wire.extend_from_slice(id.as_json().as_bytes());
+                wire.extend_from_slice(id.as_bytes());
                 wire.extend_from_slice(br#","reason":"the server is stopping"}"#);
                 rpc::finish(wire);
             }
@@ -207,7 +207,7 @@ impl Listener {
 impl McpServer {
     pub(super) fn listen(
         &mut self,
-        request: Request<'_>,
+        request: Request<'_, '_>,
         in_force: &Arc<InForce>,
         ambient: &Ambient<'_>,
         out: &mut Output<'_>,
@@ -291,6 +291,6 @@ fn begin_tagged(wire: &mut Frames, method: &str, subscription: &Id) {
     wire.extend_from_slice(br#"","params":{"_meta":{""#);
     wire.extend_from_slice(SUBSCRIPTION_ID.as_bytes());
     wire.extend_from_slice(br#"":"#);
-    wire.extend_from_slice(subscription.as_json().as_bytes());
+    wire.extend_from_slice(subscription.as_bytes());
     wire.push(b'}');
 }

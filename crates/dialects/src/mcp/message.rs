@@ -20,16 +20,42 @@ pub struct Message<'a> {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every message is a single one")]
 pub(super) enum Read<'a> {
-    /// One message with its text, or the parse error.
-    One(&'a str, Result<Call<'a>, serde_json::Error>),
+    /// One message.
+    One(Call<'a>),
     /// A batch.
     Batch(Result<Vec<&'a RawValue>, serde_json::Error>),
     /// A body that is not valid text.
     Garbled(Fault),
 }
 
-/// An envelope with the parameters that the hot path needs.
-pub(super) type Call<'a> = Envelope<'a, Picked<'a, { Params::NAMES.len() }>>;
+/// A single message, parsed as far as the hot path needs.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) text: &'a str,
+    /// Why the text cannot be read. What follows is then incomplete.
+    pub(super) error: Option<serde_json::Error>,
+    /// The envelope, with some members of `params`.
+    pub(super) envelope: Envelope<'a, Picked<'a, { Params::NAMES.len() }>>,
+    /// The name of the method, if it is a string.
+    pub(super) method: Option<Cow<'a, str>>,
+}
+
+impl<'a> Call<'a> {
+    /// Parses a message.
+    pub(super) fn read(text: &'a str) -> Self {
+        let mut call = Self { text, error: None, envelope: Envelope::default(), method: None };
+        match call.envelope.pick(text, Params::NAMES) {
+            Ok(()) => call.method = call.envelope.method_name(),
+            Err(error) => call.error = Some(error),
+        }
+        call
+    }
+
+    /// The parameters. `None` if `params` is not an object.
+    pub(super) fn params(&self) -> Option<Params<'_, 'a>> {
+        Params::of(self.envelope.params.as_ref())
+    }
+}
 
 impl<'a> Message<'a> {
     /// Parses the body of a request. `None` if it is blank.
@@ -45,23 +71,19 @@ impl<'a> Message<'a> {
 
     /// Parses a text without surrounding white space.
     pub(super) fn read(text: &'a str) -> Self {
-        let read = if text.starts_with('[') {
-            Read::Batch(values::items(text))
-        } else {
-            Read::One(text, Envelope::picking(text, Params::NAMES))
-        };
+        let read = if text.starts_with('[') { Read::Batch(values::items(text)) } else { Read::One(Call::read(text)) };
         Self { read }
     }
 
     /// The method, if it is a request.
-    pub fn request(&self) -> Option<Cow<'a, str>> {
-        self.call().filter(|call| call.id.is_some()).and_then(Call::method_name)
+    pub fn request(&self) -> Option<&str> {
+        self.call().filter(|call| call.envelope.id.is_some()).and_then(|call| call.method.as_deref())
     }
 
     /// The text of a single message. Empty for a batch or an unreadable body.
     pub fn text(&self) -> &'a str {
-        match self.read {
-            Read::One(text, _) => text,
+        match &self.read {
+            Read::One(call) => call.text,
             Read::Batch(_) | Read::Garbled(_) => "",
         }
     }
@@ -69,7 +91,7 @@ impl<'a> Message<'a> {
     /// The number of bytes of its calls, and the maximum number of calls. A batch above the limit runs none.
     pub fn size(&self) -> (usize, usize) {
         match &self.read {
-            Read::One(text, _) => (text.len(), 1),
+            Read::One(call) => (call.text.len(), 1),
             Read::Batch(Ok(parts)) => {
                 (parts.iter().map(|part| part.get().len()).sum(), parts.len().clamp(1, MAX_BATCH))
             }
@@ -80,9 +102,11 @@ impl<'a> Message<'a> {
     /// Whether the message can be parsed. An unreadable message is answered too.
     pub fn is_readable(&self) -> bool {
         match &self.read {
-            Read::One(_, Ok(call)) => call.method_name().is_some() || call.result.is_some() || call.error.is_some(),
+            Read::One(Call { error: None, envelope, method, .. }) => {
+                method.is_some() || envelope.result.is_some() || envelope.error.is_some()
+            }
             Read::Batch(parts) => parts.is_ok(),
-            Read::One(_, Err(_)) | Read::Garbled(_) => false,
+            Read::One(_) | Read::Garbled(_) => false,
         }
     }
 
@@ -99,47 +123,77 @@ impl<'a> Message<'a> {
     /// Whether it carries its own opening, complete or not. A version in the header alone also counts as one: see
     /// [`super::revision::Revision::is_stateless`].
     pub fn is_stateless(&self) -> bool {
-        let meta = self.call().and_then(|call| call.params).and_then(|params| Params::of(Some(params))?.meta);
+        let meta = self.call().and_then(Call::params).and_then(Params::meta);
         meta.and_then(Meta::of).is_some_and(|meta| meta.is_stateless())
     }
 
     pub(super) fn call(&self) -> Option<&Call<'a>> {
         match &self.read {
-            Read::One(_, Ok(call)) => Some(call),
+            Read::One(call) if call.error.is_none() => Some(call),
             _ => None,
         }
     }
 }
 
-/// The parameters that the hot path needs, picked while the envelope is parsed.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Params<'a> {
-    pub(super) name: Option<&'a RawValue>,
-    pub(super) arguments: Option<&'a RawValue>,
-    pub(super) meta: Option<&'a RawValue>,
-    pub(super) cursor: Option<&'a RawValue>,
-    pub(super) uri: Option<&'a RawValue>,
-    pub(super) task: Option<&'a RawValue>,
-    pub(super) task_id: Option<&'a RawValue>,
-    pub(super) request_state: Option<&'a RawValue>,
-    pub(super) input_responses: Option<&'a RawValue>,
-}
+/// The parameters that the hot path needs, picked while the envelope is parsed. Absent and `null` are equivalent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Params<'m, 'a>(&'m [Option<&'a RawValue>; Params::NAMES.len()]);
 
-impl<'a> Params<'a> {
+impl<'m, 'a> Params<'m, 'a> {
     pub(super) const NAMES: [&'static str; 9] =
         ["name", "arguments", "_meta", "cursor", "uri", "task", "taskId", "requestState", "inputResponses"];
 
-    /// The picked parameters; absent and `null` are equivalent. `None` if `params` is not an object.
-    pub(super) fn of(picked: Option<Picked<'a, { Params::NAMES.len() }>>) -> Option<Self> {
+    /// No parameters.
+    pub(super) const NONE: Self = Self(&[None; Params::NAMES.len()]);
+
+    /// The picked parameters. `None` if `params` is not an object.
+    fn of(picked: Option<&'m Picked<'a, { Params::NAMES.len() }>>) -> Option<Self> {
         match picked {
-            None | Some(Picked { kind: Kind::Null, .. }) => Some(Self::default()),
-            Some(Picked { kind: Kind::Object, members }) => {
-                let [name, arguments, meta, cursor, uri, task, task_id, request_state, input_responses] =
-                    members.map(|member| member.filter(|raw| Kind::of(raw) != Kind::Null));
-                Some(Self { name, arguments, meta, cursor, uri, task, task_id, request_state, input_responses })
-            }
+            None | Some(Picked { kind: Kind::Null, .. }) => Some(Self::NONE),
+            Some(Picked { kind: Kind::Object, members }) => Some(Self(members)),
             Some(_) => None,
         }
+    }
+
+    pub(super) fn name(self) -> Option<&'a RawValue> {
+        self.member(0)
+    }
+
+    pub(super) fn arguments(self) -> Option<&'a RawValue> {
+        self.member(1)
+    }
+
+    pub(super) fn meta(self) -> Option<&'a RawValue> {
+        self.member(2)
+    }
+
+    pub(super) fn cursor(self) -> Option<&'a RawValue> {
+        self.member(3)
+    }
+
+    pub(super) fn uri(self) -> Option<&'a RawValue> {
+        self.member(4)
+    }
+
+    pub(super) fn task(self) -> Option<&'a RawValue> {
+        self.member(5)
+    }
+
+    pub(super) fn task_id(self) -> Option<&'a RawValue> {
+        self.member(6)
+    }
+
+    pub(super) fn request_state(self) -> Option<&'a RawValue> {
+        self.member(7)
+    }
+
+    pub(super) fn input_responses(self) -> Option<&'a RawValue> {
+        self.member(8)
+    }
+
+    /// The member with the name at this index of [`Self::NAMES`].
+    fn member(self, index: usize) -> Option<&'a RawValue> {
+        self.0[index].filter(|raw| Kind::of(raw) != Kind::Null)
     }
 }
 
@@ -177,7 +231,7 @@ mod tests {
         ] {
             let message = Message::of(body.as_bytes()).unwrap();
             let found = (message.request(), message.is_readable(), message.wants_answer());
-            assert_eq!((found.0.as_deref(), found.1, found.2), expected, "{body}");
+            assert_eq!((found.0, found.1, found.2), expected, "{body}");
         }
         let garbled = Message::of(b"{\"method\":\"\xff\"}").unwrap();
         assert!(!garbled.is_readable() && garbled.wants_answer());

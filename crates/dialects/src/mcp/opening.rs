@@ -23,7 +23,7 @@ use gladhand_core::wire::pick;
 const SMALL_AGREEMENT: usize = 8 * 1024;
 
 impl McpServer {
-    pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {
+    pub(super) fn initialize(&mut self, request: Request<'_, '_>, out: &mut Output<'_>) {
         let error = if request.to.route.batch.is_some() {
             errors::invalid_request("`initialize` must not be part of a batch")
         } else if matches!(self.phase, Phase::Open(_)) {

@@ -108,7 +108,7 @@ impl McpServer {
     /// Records the origin of a request, if it may be needed later. Fails if the request contains invalid values.
     pub(super) fn origin(
         &self,
-        request: &Request<'_>,
+        request: &Request<'_, '_>,
         in_force: &InForce,
         ambient: &Ambient<'_>,
     ) -> Result<Option<Box<Origin>>, rpc::Error<'static>> {
@@ -125,14 +125,14 @@ impl McpServer {
             }
         } else {
             let has_tasks = || in_force.agreement.allows(Side::Server, tasks::CALLS_AS_TASKS);
-            let Some(task_params) = request.params.task.filter(|_| is_tool && has_tasks()) else { return Ok(None) };
+            let Some(task_params) = request.params.task().filter(|_| is_tool && has_tasks()) else { return Ok(None) };
             ttl = tasks::requested_ttl(task_params)?;
             if !self.tasks.has_room_for(request.party) {
                 return Err(errors::busy("tasks"));
             }
             task = TaskWish::Only;
         }
-        let given = request.params.input_responses.filter(|_| in_force.revision.is_stateless());
+        let given = request.params.input_responses().filter(|_| in_force.revision.is_stateless());
         Ok(Some(Box::new(Origin {
             principal: ambient.principal.map(Into::into),
             record: ambient.scopes.as_ref().filter(|_| in_force.revision.is_stateless()).map(|_| Arc::default()),
@@ -208,7 +208,7 @@ impl McpServer {
     /// Handles a caller that returns with answers.
     pub(super) fn resume_parked(
         &mut self,
-        request: Request<'_>,
+        request: Request<'_, '_>,
         notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         ambient: &mut Ambient<'_>,
@@ -247,10 +247,10 @@ impl McpServer {
     /// Finds the parked call of a request, and parses the answers.
     fn find_parked<'a>(
         &self,
-        request: &Request<'a>,
+        request: &Request<'_, 'a>,
         ambient: &Ambient<'_>,
     ) -> Result<(usize, Members<'a>), rpc::Error<'static>> {
-        let state = request.params.request_state.and_then(json::string);
+        let state = request.params.request_state().and_then(json::string);
         let is_good = |parked: &ParkedCall| {
             ambient.now.elapsed < parked.expires && state.as_deref() == Some(parked.handle.as_str())
         };
@@ -270,7 +270,7 @@ impl McpServer {
                 "`requestState` belongs to another request: send the same method and parameters again",
             ));
         }
-        let answers = match request.params.input_responses {
+        let answers = match request.params.input_responses() {
             None => Some(Members::default()),
             Some(raw) => Members::of(raw),
         };
@@ -303,12 +303,13 @@ impl McpServer {
 }
 
 /// The hash of the parts of a request that stay equal when it is repeated.
-fn digest(request: &Request<'_>) -> u64 {
+fn digest(request: &Request<'_, '_>) -> u64 {
     fn text<'a>(raw: Option<&'a RawValue>, absent: &'a str) -> &'a str {
         raw.map_or(absent, RawValue::get)
     }
     let mut hasher = DefaultHasher::new();
     let params = &request.params;
-    (&*request.method, text(params.name, ""), text(params.uri, ""), text(params.arguments, "{}")).hash(&mut hasher);
+    (&*request.method, text(params.name(), ""), text(params.uri(), ""), text(params.arguments(), "{}"))
+        .hash(&mut hasher);
     hasher.finish()
 }

@@ -19,12 +19,12 @@ use crate::side::Output;
 impl McpServer {
     pub(super) fn get_prompt<'a>(
         &mut self,
-        request: Request<'a>,
+        request: Request<'_, 'a>,
         notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
-        let problem = match (request.params.name.and_then(json::string), request.params.arguments) {
+        let problem = match (request.params.name().and_then(json::string), request.params.arguments()) {
             (None, _) => "`name` must be a string",
             (_, Some(arguments)) if !holds_only_strings(arguments) => "`arguments` must be an object of strings",
             (Some(name), arguments) => {
@@ -38,7 +38,7 @@ impl McpServer {
 
     pub(super) fn complete<'a>(
         &mut self,
-        request: Request<'a>,
+        request: Request<'_, 'a>,
         notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,

@@ -34,7 +34,7 @@ impl McpServer {
     /// Serves a request under the given agreement.
     pub(super) fn serve<'a>(
         &mut self,
-        mut request: Request<'a>,
+        mut request: Request<'_, 'a>,
         progress_token: Option<&'a RawValue>,
         log_level: Option<Level>,
         in_force: &Arc<InForce>,
@@ -43,15 +43,15 @@ impl McpServer {
     ) {
         let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
         let notice_options = NoticeOptions { progress_token, log_level: log_level.filter(|_| may_log()) };
-        let mut admitted = in_force.gate.admit(Side::Client, &request.method);
+        let mut admitted = in_force.gate.admit(Side::Client, request.method);
         if matches!(admitted, Err(Closed::NotAgreed(_))) && self.setup.unagreed == Unagreed::Passes {
             out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
-            admitted = in_force.gate.row(Side::Client, &request.method).ok_or(Closed::Unknown);
+            admitted = in_force.gate.row(Side::Client, request.method).ok_or(Closed::Unknown);
         }
         if let Ok(rule) = admitted
             && parked::can_wait(rule.name)
         {
-            if in_force.revision.is_stateless() && request.params.request_state.is_some() {
+            if in_force.revision.is_stateless() && request.params.request_state().is_some() {
                 return self.resume_parked(request, notice_options, in_force, ambient, out);
             }
             match self.origin(&request, in_force, ambient) {
@@ -60,18 +60,18 @@ impl McpServer {
             }
         }
         let error = match admitted {
-            Ok(rule) if rule.kind == Kind::Notice => errors::method_not_found(&request.method),
-            Err(closed) => match List::of(&request.method) {
+            Ok(rule) if rule.kind == Kind::Notice => errors::method_not_found(request.method),
+            Err(closed) => match List::of(request.method) {
                 Some(list) if self.setup.menu.empty_lists && matches!(closed, Closed::NotAgreed(_)) => {
                     return self.empty_list(&request.to, list, in_force, out);
                 }
                 _ => {
                     if let Closed::NotAgreed(need) = closed {
                         let (capability, agreement) = (need.capability, Arc::clone(&in_force.agreement));
-                        let request = request.method.clone().into_owned();
+                        let request = request.method.to_owned();
                         out.actions.push(Action::Declined(Declined { request, capability, agreement }));
                     }
-                    errors::closed(&request.method, closed, in_force.revision)
+                    errors::closed(request.method, closed, in_force.revision)
                 }
             },
             Ok(rule) => match rule.name {
@@ -103,12 +103,12 @@ impl McpServer {
 
     fn call_tool<'a>(
         &mut self,
-        request: Request<'a>,
+        request: Request<'_, 'a>,
         notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
-        let problem = match (request.params.name.map(json::string), request.params.arguments) {
+        let problem = match (request.params.name().map(json::string), request.params.arguments()) {
             (Some(Some(name)), None) => {
                 let call = ToolCall { name, arguments: no_arguments() };
                 return self.deliver(
@@ -140,13 +140,13 @@ impl McpServer {
 
     fn list<'a>(
         &mut self,
-        request: Request<'a>,
+        request: Request<'_, 'a>,
         list: List,
         notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
-        match request.params.cursor.map_or(Some(0), cursor::read) {
+        match request.params.cursor().map_or(Some(0), cursor::read) {
             Some(from) => {
                 let request_kind = RequestKind::Page(Page { of: list, from });
                 self.deliver(request, request_kind, list.operation(), notice_options, in_force, out);
@@ -164,7 +164,7 @@ impl McpServer {
     /// Delivers a call to the hub.
     pub(super) fn deliver<'a>(
         &mut self,
-        request: Request<'a>,
+        request: Request<'_, 'a>,
         request_kind: RequestKind,
         operation: Operation<'a>,
         notice_options: NoticeOptions<'_>,
@@ -181,7 +181,7 @@ impl McpServer {
         let task = origin.map_or(TaskWish::Never, |origin| origin.task);
         let record = origin.and_then(|origin| origin.record.clone());
         let id = self.incoming.insert(IncomingRequest {
-            arguments: request.params.arguments.map_or(0, |raw| raw.get().len()),
+            arguments: request.params.arguments().map_or(0, |raw| raw.get().len()),
             origin: request.origin,
             party: request.party,
             progress_token: notice_options.progress_token.map(ToOwned::to_owned),
@@ -199,7 +199,7 @@ impl McpServer {
             task,
             log_level,
             record,
-            meta: request.params.meta.map(Cow::Borrowed),
+            meta: request.params.meta().map(Cow::Borrowed),
             ..Terms::default()
         };
         let call = Call { id, operation, terms };
@@ -212,11 +212,11 @@ impl McpServer {
         bound.admits(1, party, |party| self.incoming.len_of(party))
     }
 
-    pub(super) fn pong(&mut self, request: Request<'_>, out: &mut Output<'_>) {
+    pub(super) fn pong(&mut self, request: Request<'_, '_>, out: &mut Output<'_>) {
         self.done(&request.to, out);
     }
 
-    fn set_level(&mut self, request: Request<'_>, out: &mut Output<'_>) {
+    fn set_level(&mut self, request: Request<'_, '_>, out: &mut Output<'_>) {
         let level = request.all_params().and_then(|params| pick(params, ["level"]));
         let Some(level) = level.and_then(|[level]| level).and_then(meta::level) else {
             let words = Level::ALL.map(Level::word).join(", ");

@@ -18,7 +18,7 @@ use crate::side::Output;
 impl McpServer {
     pub(super) fn read_resource<'a>(
         &mut self,
-        request: Request<'a>,
+        request: Request<'_, 'a>,
         notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
@@ -32,7 +32,7 @@ impl McpServer {
         }
     }
 
-    pub(super) fn subscribe<'a>(&mut self, request: Request<'a>, in_force: &Arc<InForce>, out: &mut Output<'a>) {
+    pub(super) fn subscribe<'a>(&mut self, request: Request<'_, 'a>, in_force: &Arc<InForce>, out: &mut Output<'a>) {
         let error = match uri(&request) {
             Ok(uri) if self.watches.contains(&uri) => return self.done(&request.to, out),
             Ok(uri) if uri.len() > MAX_URI_BYTES => errors::invalid_params("`uri` is longer than 4096 bytes"),
@@ -53,7 +53,7 @@ impl McpServer {
         self.refuse(&request.to, &error, out);
     }
 
-    pub(super) fn unsubscribe(&mut self, request: Request<'_>, out: &mut Output<'_>) {
+    pub(super) fn unsubscribe(&mut self, request: Request<'_, '_>, out: &mut Output<'_>) {
         match uri(&request) {
             Ok(uri) => {
                 self.watches.remove(&uri, out);
@@ -65,6 +65,6 @@ impl McpServer {
 }
 
 /// The URI in a request.
-fn uri<'a>(request: &Request<'a>) -> Result<Cow<'a, str>, rpc::Error<'static>> {
-    request.params.uri.and_then(json::string).ok_or_else(|| errors::invalid_params("`uri` must be a string"))
+fn uri<'a>(request: &Request<'_, 'a>) -> Result<Cow<'a, str>, rpc::Error<'static>> {
+    request.params.uri().and_then(json::string).ok_or_else(|| errors::invalid_params("`uri` must be a string"))
 }

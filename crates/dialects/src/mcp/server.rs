@@ -4,7 +4,6 @@
 //! belong to the handshake, whose states are named after the expected input. This file parses envelopes and routes
 //! them; `requests` serves the requests.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use super::changes::Changes;
 use super::errors;
 use super::incoming_requests::{IncomingRequests, OutcomeRecipient, ReplyRoute, ReplyTo, RequestKind, Watcher};
 use super::listen::Listeners;
-use super::message::{self, Message, Params, Read};
+use super::message::{Call, Message, Params, Read};
 use super::meta::Meta;
 use super::parked::{Origin, ParkedCalls};
 use super::questions::Questions;
@@ -77,10 +76,10 @@ pub(super) struct Session {
 
 /// A request being processed.
 #[derive(Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct Request<'m, 'a> {
     pub(super) to: ReplyTo,
-    pub(super) method: Cow<'a, str>,
-    pub(super) params: Params<'a>,
+    pub(super) method: &'m str,
+    pub(super) params: Params<'m, 'a>,
     /// The origin of the request, if it may be needed later.
     pub(super) origin: Option<Box<Origin>>,
     /// The party whose share it uses.
@@ -89,7 +88,7 @@ pub(super) struct Request<'a> {
     text: &'a str,
 }
 
-impl<'a> Request<'a> {
+impl<'a> Request<'_, 'a> {
     /// All parameters. Parses the message again, which only rare requests need.
     pub(super) fn all_params(&self) -> Option<&'a RawValue> {
         all_params(self.text)
@@ -122,48 +121,45 @@ impl McpServer {
     /// Whether a request carries an opening that was agreed before, with the given version. The caller then need not
     /// check it again.
     pub fn knows(&self, message: &Message<'_>, version: &str) -> bool {
-        let params = message.call().and_then(|call| Params::of(call.params));
-        params.and_then(|params| params.meta).is_some_and(|meta| self.stateless.knows(meta, version))
+        let meta = message.call().and_then(Call::params).and_then(Params::meta);
+        meta.is_some_and(|meta| self.stateless.knows(meta, version))
     }
 
     /// Processes a message that is already parsed.
-    pub fn take<'a>(&mut self, message: Message<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        match message.read {
-            Read::One(text, read) => {
-                self.message(text, read, ReplyRoute { lane: ambient.lane, batch: None }, ambient, out);
+    pub fn take<'a>(&mut self, message: &Message<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        match &message.read {
+            Read::One(call) => {
+                self.message(call, ReplyRoute { lane: ambient.lane, batch: None }, ambient, out);
             }
             Read::Batch(parts) => self.receive_batch(parts, ambient, out),
-            Read::Garbled(fault) => self.handle_unreadable_line(&fault, ambient, out),
+            Read::Garbled(fault) => self.handle_unreadable_line(fault, ambient, out),
         }
     }
 
     /// Processes one message, alone or from a batch.
     pub(super) fn message<'a>(
         &mut self,
-        text: &'a str,
-        read: Result<message::Call<'a>, serde_json::Error>,
+        call: &Call<'a>,
         route: ReplyRoute,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
-        let envelope = match read {
-            Ok(envelope) => envelope,
-            Err(error) => {
-                let error = match serde_json::from_str::<&RawValue>(text) {
-                    Ok(value) if Kind::of(value) != Kind::Object => {
-                        errors::invalid_request("the line is JSON but no JSON-RPC object")
-                    }
-                    // This includes an object that is valid JSON but cannot be read: a name with an unpaired surrogate.
-                    _ => errors::unreadable(&error.into()),
-                };
-                return self.refuse_unread(route, &error, out);
-            }
-        };
+        let Call { text, ref error, ref envelope, .. } = *call;
+        if let Some(error) = error {
+            let error = match serde_json::from_str::<&RawValue>(text) {
+                Ok(value) if Kind::of(value) != Kind::Object => {
+                    errors::invalid_request("the line is JSON but no JSON-RPC object")
+                }
+                // This includes an object that is valid JSON but cannot be read: a name with an unpaired surrogate.
+                _ => errors::unreadable(&error.into()),
+            };
+            return self.refuse_unread(route, &error, out);
+        }
         if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
             return self.response(envelope.id, envelope.result, envelope.error, ambient, out);
         }
         let id = envelope.id.filter(|id| Id::is_string_or_number(id) && Id::is_keepable(id));
-        let method = match (envelope.is_version_two(), envelope.method_name()) {
+        let method = match (envelope.is_version_two(), call.method.as_deref()) {
             (true, Some(method)) => method,
             (is_version_two, _) => {
                 let problem = if is_version_two { "`method` must be a string" } else { "`jsonrpc` must be \"2.0\"" };
@@ -175,14 +171,14 @@ impl McpServer {
             }
         };
         match (envelope.id, id) {
-            (None, _) => self.notification(&method, text, route.lane, out),
+            (None, _) => self.notification(method, text, route.lane, out),
             (Some(_), None) => {
                 let error = errors::invalid_request("`id` must be a string or a number of at most 4096 bytes");
                 self.refuse_unread(route, &error, out);
             }
             (Some(_), Some(id)) => {
                 let to = ReplyTo { id: Id::of(id), route };
-                match Params::of(envelope.params) {
+                match call.params() {
                     Some(params) => {
                         let party = ambient.party;
                         self.request(Request { to, method, params, origin: None, party, text }, ambient, out);
@@ -193,8 +189,8 @@ impl McpServer {
         }
     }
 
-    fn request<'a>(&mut self, request: Request<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        let Some(raw) = request.params.meta else {
+    fn request<'a>(&mut self, request: Request<'_, 'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        let Some(raw) = request.params.meta() else {
             return self.handshake_request(request, Meta::default(), ambient, out);
         };
         if self.stateless.contains(raw) {
@@ -210,7 +206,7 @@ impl McpServer {
     /// Handles a request of the handshake era.
     fn handshake_request<'a>(
         &mut self,
-        request: Request<'a>,
+        request: Request<'_, 'a>,
         meta: Meta<'a>,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
@@ -219,7 +215,7 @@ impl McpServer {
             _ if request.method == "initialize" => return self.initialize(request, out),
             Phase::ExpectInitialize if request.method == "ping" => return self.pong(request, out),
             Phase::ExpectInitialize => {
-                let error = match request.method.as_ref() {
+                let error = match request.method {
                     "server/discover" => errors::bad_meta(
                         super::meta::PROTOCOL_VERSION,
                         "server/discover needs the version and the client's capabilities",
@@ -301,7 +297,7 @@ impl McpServer {
 
 impl Server for McpServer {
     fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        self.take(Message::read(text), ambient, out);
+        self.take(&Message::read(text), ambient, out);
     }
 
     fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {

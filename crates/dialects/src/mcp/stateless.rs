@@ -175,7 +175,7 @@ impl McpServer {
     /// Handles a request that carries its own opening.
     pub(super) fn stateless_request<'a>(
         &mut self,
-        request: Request<'a>,
+        request: Request<'_, 'a>,
         raw: &'a RawValue,
         meta: Meta<'a>,
         ambient: &mut Ambient<'_>,

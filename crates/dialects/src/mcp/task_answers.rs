@@ -29,7 +29,7 @@ impl McpServer {
     pub(super) fn serve_task(
         &mut self,
         method: &str,
-        request: Request<'_>,
+        request: Request<'_, '_>,
         in_force: &InForce,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'_>,
@@ -89,8 +89,8 @@ impl McpServer {
     }
 
     /// Lists all tasks of the caller, in pages (2025-11-25).
-    pub(super) fn list_tasks(&mut self, request: Request<'_>, ambient: &Ambient<'_>, out: &mut Output<'_>) {
-        let Some(from) = request.params.cursor.map_or(Some(0), cursor::read) else {
+    pub(super) fn list_tasks(&mut self, request: Request<'_, '_>, ambient: &Ambient<'_>, out: &mut Output<'_>) {
+        let Some(from) = request.params.cursor().map_or(Some(0), cursor::read) else {
             return self.refuse(&request.to, &cursor::bad(), out);
         };
         let is_shown =

@@ -24,8 +24,8 @@ pub(crate) fn agent_limits(section: &config::A2eConfig) -> AgentLimits {
 
 /// `[limits]`.
 pub(crate) fn limits(section: &config::Limits) -> Limits {
-    let config::Limits { line_bytes, in_flight, page_size, drain_ms } = *section;
-    Limits { line_bytes, in_flight, page_size, drain: Duration::from_millis(drain_ms) }
+    let config::Limits { line_bytes, in_flight, page_size, drain_ms, busy_poll } = *section;
+    Limits { line_bytes, in_flight, page_size, drain: Duration::from_millis(drain_ms), busy_poll }
 }
 
 /// `[http]`.

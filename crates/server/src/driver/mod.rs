@@ -12,13 +12,14 @@ mod session_log;
 mod transport;
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use gladhand_core::negotiation::Agreement;
+use gladhand_core::number_map::NumberMap;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Outcome};
 use gladhand_core::wire::Line;
 use gladhand_dialects::{Action, Ambient, Lane, Output, RuleViolation, Server};
@@ -26,12 +27,11 @@ use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, Hub, SessionId, Visit
 use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, Tap, TappedPeer, TappedSession};
 use gladhand_session::violations;
-use tokio::task::AbortHandle;
 
 use questions::Questions;
 use session_log::SessionLog;
 
-pub(crate) use transport::{Report, Transport};
+pub(crate) use transport::{Abort, Report, Transport};
 
 /// A session in the hub and at the tap. It needs no lock.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub(crate) struct Driver<T: Transport> {
     pub(crate) transport: T,
     registration: Arc<Registration>,
     /// Delivered calls that have not ended. If other threads do not use the session, only those that run as tasks.
-    running: BTreeMap<CallId, RunningCall<T>>,
+    running: NumberMap<CallId, RunningCall<T>>,
     /// Outcomes that wait until the transport has room.
     settled: VecDeque<WaitingOutcome<T>>,
     questions: Questions,
@@ -85,14 +85,14 @@ pub(crate) struct Driver<T: Transport> {
 struct RunningCall<T: Transport> {
     ticket: T::Ticket,
     /// Aborts the call once it runs as a task.
-    task: Option<AbortHandle>,
+    task: Option<T::AbortHandle>,
     /// Marks the call as running, unless it is done at once.
     busy: Option<Busy>,
 }
 
 impl<T: Transport> fmt::Debug for RunningCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningCall").field("task", &self.task).finish_non_exhaustive()
+        f.debug_struct("RunningCall").finish_non_exhaustive()
     }
 }
 
@@ -139,7 +139,7 @@ impl<T: Transport> Driver<T> {
             clock,
             transport,
             registration,
-            running: BTreeMap::new(),
+            running: NumberMap::default(),
             settled: VecDeque::new(),
             questions: Questions::default(),
             client: None,
@@ -248,7 +248,7 @@ impl<T: Transport> Driver<T> {
     fn cancel(&mut self, call: CallId) {
         self.settled.retain(|settled| settled.call != call);
         let Some(RunningCall { ticket, task, .. }) = self.running.remove(&call) else { return };
-        task.iter().for_each(AbortHandle::abort);
+        task.iter().for_each(Abort::abort);
         self.transport.cancelled(ticket, self.running.values().map(|running| &running.ticket));
     }
 
@@ -398,14 +398,16 @@ impl<T: Transport> Driver<T> {
         self.step(T::sender_of(None), |side, ambient, out| side.handle_outcome(call, Err(failure), ambient, out))
     }
 
-    /// Aborts the calls whose tickets a predicate selects. The caller must fail them.
+    /// Aborts the calls whose tickets a predicate selects, and returns them, the oldest first. The caller must fail them.
     pub(crate) fn abort(&mut self, is_meant: impl Fn(&T::Ticket) -> bool) -> Vec<CallId> {
-        let meant = self.running.extract_if(.., |_, running| is_meant(&running.ticket));
+        let meant = self.running.extract_if(|_, running| is_meant(&running.ticket));
         let abort = |(call, running): (CallId, RunningCall<T>)| {
-            running.task.iter().for_each(AbortHandle::abort);
+            running.task.iter().for_each(Abort::abort);
             call
         };
-        meant.map(abort).collect()
+        let mut calls: Vec<_> = meant.map(abort).collect();
+        calls.sort_unstable();
+        calls
     }
 
     /// Ends the session: every call fails, and nothing is delivered any more.

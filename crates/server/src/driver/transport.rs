@@ -7,7 +7,6 @@ use gladhand_core::operations::{Call, CallId, Notice, Outcome};
 use gladhand_core::wire::{Frame, Frames};
 use gladhand_dialects::{Ambient, Dialect, Lane, Server};
 use gladhand_hub::{Asking, Work};
-use tokio::task::AbortHandle;
 
 use gladhand_session::clock::Clock;
 
@@ -24,6 +23,9 @@ pub(crate) trait Transport: Sized {
 
     /// What the transport keeps for an outcome that waits for room.
     type Kept;
+
+    /// Aborts a call that goes on beside the session.
+    type AbortHandle: Abort;
 
     /// Whether other threads use the session. If so, its lock is released while the hub is called, and a delivered call is
     /// registered before that, so that it can be cancelled.
@@ -73,7 +75,7 @@ pub(crate) trait Transport: Sized {
     }
 
     /// Runs a call as a task, whose outcome comes back to the session.
-    fn spawn(&mut self, call: CallId, work: Work) -> AbortHandle;
+    fn spawn(&mut self, call: CallId, work: Work) -> Self::AbortHandle;
 
     /// A call was cancelled, while these others run.
     fn cancelled<'t>(&mut self, _ticket: Self::Ticket, _others: impl Iterator<Item = &'t Self::Ticket>)
@@ -98,6 +100,23 @@ pub(crate) trait Transport: Sized {
 
     /// The dialect ends the session after a grace period for calls in flight.
     fn close(&mut self, _grace: Duration, _clock: &Clock) {}
+}
+
+/// Aborts a call that goes on beside its session.
+pub(crate) trait Abort {
+    fn abort(&self);
+}
+
+impl Abort for tokio::task::AbortHandle {
+    fn abort(&self) {
+        Self::abort(self);
+    }
+}
+
+impl Abort for futures_util::future::AbortHandle {
+    fn abort(&self) {
+        Self::abort(self);
+    }
 }
 
 /// A message from a provider to its caller.

@@ -1,10 +1,11 @@
 //! The streams to one peer: the main stream, and one stream for each open or stored exchange.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gladhand_core::number_map::NumberMap;
 use gladhand_core::wire::FrameKind;
 use gladhand_dialects::Lane;
 use gladhand_hub::Portion;
@@ -29,9 +30,9 @@ pub(super) struct Lanes {
     /// The maximum bytes of one stream, and of all ended streams together.
     most: usize,
     main: Stream,
-    exchanges: BTreeMap<Lane, Exchange>,
+    exchanges: NumberMap<Lane, Exchange>,
     /// The callers of `exchanges`, if known and if the exchange is pending.
-    owners: BTreeMap<Lane, RequestOrigin>,
+    owners: NumberMap<Lane, RequestOrigin>,
     /// Numbered `exchanges` that have ended and are kept for a returning reader, in the order of their ends.
     ended: VecDeque<Lane>,
     ended_bytes: usize,
@@ -80,8 +81,8 @@ impl Lanes {
             numbering,
             most,
             main: Stream::new(Lane::MAIN, numbering, most, bytes.clone()),
-            exchanges: BTreeMap::new(),
-            owners: BTreeMap::new(),
+            exchanges: NumberMap::default(),
+            owners: NumberMap::default(),
             ended: VecDeque::new(),
             ended_bytes: 0,
             bytes,
@@ -102,16 +103,12 @@ impl Lanes {
 
     /// Takes the response of an exchange with no other messages, which ends the exchange.
     pub(super) fn take_answer(&mut self, lane: Lane) -> Option<OutgoingFrame> {
-        match self.exchanges.remove(&lane)? {
-            Exchange::Answered(frame) => {
-                self.owners.remove(&lane);
-                Some(frame)
-            }
-            other => {
-                self.exchanges.insert(lane, other);
-                None
-            }
+        if !matches!(self.exchanges.get(&lane), Some(Exchange::Answered(_))) {
+            return None;
         }
+        let Some(Exchange::Answered(frame)) = self.exchanges.remove(&lane) else { return None };
+        self.owners.remove(&lane);
+        Some(frame)
     }
 
     /// Waits for the response of an exchange. Returns `None` once the exchange needs an event stream.
@@ -305,12 +302,12 @@ impl Lanes {
     /// The exchanges of selected callers that have no response yet.
     pub(super) fn unanswered(&self, is_theirs: impl Fn(&RequestOrigin) -> bool) -> Vec<Lane> {
         let theirs = self.owners.iter().filter(|(lane, who)| is_theirs(who) && self.is_open(**lane));
-        theirs.map(|(lane, _)| *lane).collect()
+        in_order(theirs.map(|(lane, _)| *lane))
     }
 
     /// Ends all streams.
     pub(super) fn end_all(&mut self) {
-        let open: Vec<_> = self.exchanges.keys().copied().collect();
+        let open = in_order(self.exchanges.keys().copied());
         open.into_iter().chain([Lane::MAIN]).for_each(|lane| self.end(lane));
     }
 
@@ -344,6 +341,13 @@ impl Lanes {
             || self.main.is_read()
             || self.exchanges.values().filter_map(Exchange::stream).any(Stream::is_read)
     }
+}
+
+/// Lanes in the order in which their exchanges were opened.
+fn in_order(lanes: impl Iterator<Item = Lane>) -> Vec<Lane> {
+    let mut lanes: Vec<_> = lanes.collect();
+    lanes.sort_unstable();
+    lanes
 }
 
 #[cfg(test)]

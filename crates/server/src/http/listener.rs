@@ -26,7 +26,7 @@ use super::endpoint::Endpoint;
 use super::first_bytes::{self, Begun};
 use super::request_origin::Visitor;
 use super::served::ConnectionState;
-use super::timeout_io::{TimeoutIo, Timeouts, Untimed};
+use super::timeout_io::{TimeoutIo, Timeouts};
 use super::tls::Encryption;
 use super::worker_threads::{Slot, WorkerThreads};
 
@@ -302,18 +302,18 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (timeouts, line) = (self.timeouts(), Arc::clone(self.line()));
-        let Self { context, visitor, permit: _permit, slot } = self;
-        let stream = TimeoutIo::new(first, stream, timeouts, Arc::clone(&line), slot);
+        let Self { context, visitor, permit: _permit, slot: _slot } = self;
+        let stream = TimeoutIo::new(first, stream, timeouts, Arc::clone(&line));
         let service = service_fn(|request| context.endpoint.answer(request, visitor, Arc::clone(&line)));
         let connection = http1::Builder::new()
-            .timer(Untimed)
-            .header_read_timeout(timeouts.head)
+            // The stream itself has a timeout for the head of a request: see `TimeoutIo`.
             .max_buf_size(BUFFER_BYTES)
             // The stream itself detects a disconnected peer: see `TimeoutIo`.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
+            biased;
             served = connection.as_mut() => served,
             () = line.leaving().cancelled() => {
                 if !context.stopping.is_cancelled() {

@@ -117,14 +117,14 @@ async fn post(
         return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
     };
     if version == Version::Stateless || !message.is_readable() || message.is_stateless() {
-        return stateless(endpoint, headers, message, body, &who).await;
+        return stateless(endpoint, headers, &message, body, &who).await;
     }
     if !accepts_both(headers) {
         let problem = "Accept must allow both application/json and text/event-stream";
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, problem);
     }
-    if message.request().as_deref() == Some("initialize") && !headers.contains_key(SESSION_ID) {
-        return open(endpoint, message, body, who).await;
+    if message.request() == Some("initialize") && !headers.contains_key(SESSION_ID) {
+        return open(endpoint, &message, body, who).await;
     }
     let (id, session) = match find(endpoint, headers, &who, sender) {
         Ok(found) => found,
@@ -133,7 +133,7 @@ async fn post(
     if version == Version::Unknown {
         return unknown_version();
     }
-    let posted = session.post(message, body, &who);
+    let posted = session.post(&message, body, &who);
     if session.is_refused() {
         endpoint.sessions.end(id);
     }
@@ -149,7 +149,7 @@ async fn post(
 async fn stateless(
     endpoint: &Endpoint,
     headers: &HeaderMap,
-    message: Message<'_>,
+    message: &Message<'_>,
     body: &[u8],
     who: &RequestOrigin,
 ) -> Response<Content> {
@@ -162,8 +162,8 @@ async fn stateless(
     let mirrors = endpoint.shared.mirrors().await;
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let version = headers.get(PROTOCOL_VERSION).and_then(|version| version.to_str().ok());
-    let knows_opening = version.is_some_and(|version| endpoint.sessions.stateless().knows(&message, version));
-    if let Err(rejection) = check_headers(&header, &message, &mirrors, knows_opening) {
+    let knows_opening = version.is_some_and(|version| endpoint.sessions.stateless().knows(message, version));
+    if let Err(rejection) = check_headers(&header, message, &mirrors, knows_opening) {
         let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
         return respond::json(status, rejection.body.into());
     }
@@ -176,7 +176,7 @@ async fn stateless(
 }
 
 /// `initialize` without a session opens one, unless the answer is an error.
-async fn open(endpoint: &Endpoint, initialize: Message<'_>, body: &[u8], who: RequestOrigin) -> Response<Content> {
+async fn open(endpoint: &Endpoint, initialize: &Message<'_>, body: &[u8], who: RequestOrigin) -> Response<Content> {
     let Some(session) = endpoint.sessions.prepare(Manner::Session, who) else {
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };

@@ -188,8 +188,6 @@ impl HttpServer {
         if let Some(agents) = endpoint.agents.clone() {
             tokio::spawn(chores.clone().run_until_cancelled_owned(async move { agents.end_overdue().await }));
         }
-        let workers = Arc::clone(&context.workers);
-        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { workers.keep_awake().await }));
         let connections = Arc::clone(&context.connections);
         tokio::spawn(chores.run_until_cancelled_owned(async move { connections.give_memory_back().await }));
         let accepting = TaskTracker::new();

@@ -80,7 +80,7 @@ pub(super) async fn message(
     let Some(message) = Message::of(&body).filter(Message::is_readable) else {
         return respond::text(StatusCode::BAD_REQUEST, "the body is no JSON-RPC message\n");
     };
-    match session.post(message, &body, who) {
+    match session.post(&message, &body, who) {
         Posted::Busy => respond::unavailable("busy", "busy: too many requests in flight; try again later"),
         _ => respond::text(StatusCode::ACCEPTED, "accepted\n"),
     }

@@ -218,7 +218,7 @@ impl Session {
 
     /// Processes one message, which was parsed from a body. In a session, the sender is the principal of the session, but
     /// its token may have different scopes.
-    pub(super) fn post(&self, message: Message<'_>, body: &[u8], who: &RequestOrigin) -> Posted {
+    pub(super) fn post(&self, message: &Message<'_>, body: &[u8], who: &RequestOrigin) -> Posted {
         // With a pair of addresses, the response goes to the event stream of the session.
         let asks = self.manner != Manner::OldTransport && message.wants_answer();
         let mut inner = self.lock();

@@ -9,16 +9,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::rt::Timer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::first_bytes;
 use super::served::ConnectionState;
-use super::worker_threads::Slot;
-
-/// Writes up to this size are copied into one buffer.
-const SMALL: usize = 1024;
 
 /// How many bytes are read ahead while a response is pending.
 const GLANCE: usize = 256;
@@ -55,17 +50,14 @@ struct Waiting {
     /// How many requests were answered before this one.
     answered: u32,
     since: Instant,
-    /// Whether no byte of the request has arrived yet.
-    is_early: bool,
     /// One timer for all requests. If it fires too early, it is set again.
     timer: Option<Pin<Box<Sleep>>>,
-    slot: Slot,
 }
 
 impl<S> TimeoutIo<S> {
     /// A stream of which the first bytes were read before.
-    pub(super) fn new(first: Vec<u8>, stream: S, timeouts: Timeouts, line: Arc<ConnectionState>, slot: Slot) -> Self {
-        let waiting = Waiting { answered: 0, since: line.opened(), is_early: true, timer: None, slot };
+    pub(super) fn new(first: Vec<u8>, stream: S, timeouts: Timeouts, line: Arc<ConnectionState>) -> Self {
+        let waiting = Waiting { answered: 0, since: line.opened(), timer: None };
         Self { stream, timeouts, stalled: None, waiting, line, ahead: first, was_at_end: false, head: 0 }
     }
 
@@ -89,16 +81,8 @@ impl Waiting {
         if is_new {
             (self.answered, self.since) = (answered, Instant::now());
             line.rests(self.since);
-            self.rest(self.since);
         }
         is_new
-    }
-
-    /// The request was answered, or the connection closed.
-    fn rest(&mut self, now: Instant) {
-        if !std::mem::replace(&mut self.is_early, true) {
-            self.slot.busy_poller().request_done(now.into_std());
-        }
     }
 
     /// Ready when no byte has arrived within the timeout.
@@ -112,19 +96,6 @@ impl Waiting {
             }
             timer.as_mut().reset(until);
         }
-    }
-
-    /// A byte of the request has arrived.
-    fn end(&mut self) {
-        if std::mem::take(&mut self.is_early) {
-            self.slot.busy_poller().request_arrived();
-        }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.rest(Instant::now());
     }
 }
 
@@ -164,7 +135,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutIo<S> {
                 ready!(this.waiting.poll_end(this.timeouts.head, cx));
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came")));
             }
-            this.waiting.end();
         }
         let has_ended = has_room && matches!(read, Poll::Ready(Ok(()))) && buf.filled().len() == before;
         if !has_ended {
@@ -218,12 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimeoutIo<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = Pin::new(&mut self.stream);
-        let mut whole = [0; SMALL];
-        let written = match gathered(bufs, &mut whole) {
-            Some(whole) => stream.poll_write(cx, whole),
-            None => stream.poll_write_vectored(cx, bufs),
-        };
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.watched(written, cx)
     }
 
@@ -246,67 +211,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimeoutIo<S> {
     }
 }
 
-/// Joins small parts into one buffer: copying costs less than a gathering write.
-fn gathered<'w>(parts: &[IoSlice<'_>], whole: &'w mut [u8; SMALL]) -> Option<&'w [u8]> {
-    let mut length = 0;
-    for part in parts {
-        whole.get_mut(length..)?.get_mut(..part.len())?.copy_from_slice(part);
-        length += part.len();
-    }
-    Some(&whole[..length])
-}
-
-/// A timer that never fires. hyper looks for the next request immediately only if it has a header timeout, and would
-/// set a timer for each request. This stream has one timer for all requests.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Untimed;
-
-impl Timer for Untimed {
-    fn sleep(&self, _: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Never)
-    }
-
-    fn sleep_until(&self, _: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Never)
-    }
-}
-
-/// Has no size, so that a box of it costs nothing.
-struct Never;
-
-impl Future for Never {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Pending
-    }
-}
-
-impl hyper::rt::Sleep for Never {}
-
 #[cfg(test)]
 mod tests {
     use super::super::served::Serving;
-    use super::super::worker_threads::WorkerThreads;
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-    #[test]
-    fn small_parts_are_put_together_and_large_ones_are_not() {
-        let (mut whole, large) = ([0; SMALL], [7; SMALL]);
-        let gathered = |parts: &[&[u8]], whole: &mut [u8; SMALL]| {
-            let parts: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
-            gathered(&parts, whole).map(<[u8]>::to_vec)
-        };
-        assert_eq!(gathered(&[b"ab", b"", b"c"], &mut whole).as_deref(), Some(&b"abc"[..]));
-        assert_eq!(gathered(&[&large], &mut whole).map(|whole| whole.len()), Some(SMALL));
-        assert_eq!(gathered(&[&large, b"x"], &mut whole), None);
-        assert_eq!(gathered(&[], &mut whole).as_deref(), Some(&b""[..]));
-    }
-
     fn timed(stream: DuplexStream, line: &Arc<ConnectionState>, head: Duration) -> TimeoutIo<DuplexStream> {
         let timeouts = Timeouts { head, write: Duration::from_millis(50) };
-        TimeoutIo::new(Vec::new(), stream, timeouts, Arc::clone(line), WorkerThreads::of_one().slot())
+        TimeoutIo::new(Vec::new(), stream, timeouts, Arc::clone(line))
     }
 
     #[tokio::test]

@@ -76,6 +76,7 @@ impl Transport for HttpTransport {
     type Sender<'s> = Sender<'s>;
     type Ticket = Ticket;
     type Kept = ();
+    type AbortHandle = AbortHandle;
     const IS_SHARED: bool = true;
 
     fn dialect(_: &McpServer) -> Option<&'static Dialect> {

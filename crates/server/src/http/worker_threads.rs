@@ -1,7 +1,7 @@
 //! The threads that serve connections.
 //!
 //! Each thread has a separate runtime, and a connection stays on its thread: waking another thread for a request costs
-//! more than answering it. If requests follow responses closely, a thread stays awake for them: see [`BusyPoller`].
+//! more than answering it.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +9,6 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
-
-use crate::busy_poll::BusyPoller;
 
 /// All threads that serve connections.
 #[derive(Debug)]
@@ -28,7 +26,6 @@ struct Worker {
     /// The runtime for its tasks. Unset until needed, and `None` for the accepting thread.
     runtime: OnceLock<Option<Handle>>,
     connections: AtomicUsize,
-    busy_poller: Arc<BusyPoller>,
 }
 
 impl WorkerThreads {
@@ -44,15 +41,6 @@ impl WorkerThreads {
         (workers, guard)
     }
 
-    /// Background work of the accepting thread. It busy-polls only if the thread is idle and there are more cores: with
-    /// one core, a client could not send a request meanwhile.
-    pub(super) async fn keep_awake(&self) {
-        self.first.busy_poller.wanted().await;
-        if !self.others().is_empty() {
-            self.first.busy_poller.run().await;
-        }
-    }
-
     /// A slot for a new connection, on the thread with the fewest.
     pub(super) fn slot(&self) -> Slot {
         let worker = if self.first.is_free() { &self.first } else { self.with_fewest() };
@@ -64,7 +52,7 @@ impl WorkerThreads {
         let others = self.others().iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
         let Some(other) = others.filter(|other| other.has_fewer_than(&self.first)) else { return &self.first };
         other.runtime.get_or_init(|| {
-            let started = start_worker(Arc::clone(&other.busy_poller), self.is_done.clone());
+            let started = start_worker(self.is_done.clone());
             started.inspect_err(|error| tracing::warn!(%error, "no thread for connections")).ok()
         });
         other
@@ -89,11 +77,10 @@ impl Worker {
 }
 
 /// Starts another thread.
-fn start_worker(busy_poller: Arc<BusyPoller>, is_done: CancellationToken) -> io::Result<Handle> {
+fn start_worker(is_done: CancellationToken) -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     let work = move || {
-        runtime.spawn(async move { busy_poller.run().await });
         runtime.block_on(is_done.cancelled());
         runtime.shutdown_background();
     };
@@ -111,11 +98,6 @@ impl Slot {
     /// The runtime for the tasks of the connection; `None` for the current one.
     pub(super) fn runtime(&self) -> Option<&Handle> {
         self.worker.runtime.get()?.as_ref()
-    }
-
-    /// The busy poller, which is notified when requests arrive and are answered.
-    pub(super) fn busy_poller(&self) -> &BusyPoller {
-        &self.worker.busy_poller
     }
 }
 

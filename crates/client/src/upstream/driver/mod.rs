@@ -7,13 +7,14 @@ mod backpressure;
 mod lone_call;
 mod questions;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::number_map::NumberMap;
 use gladhand_core::operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, QuestionId};
 use gladhand_core::wire::{Fault, Line, Members, Skim};
 use gladhand_dialects::{Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY, RuleViolation};
@@ -89,7 +90,7 @@ pub(super) struct Driver {
     pub(super) transport: Transport,
     events: Arc<dyn UpstreamEvents>,
     call_timeout: Option<Duration>,
-    calls: HashMap<CallId, Pending>,
+    calls: NumberMap<CallId, Pending>,
     /// Calls that wait because the upstream does not read its input, the oldest first. Their timeouts run.
     backlog: VecDeque<Command>,
     /// A lower bound for the next call timeout. The call it came from may be answered already.
@@ -98,7 +99,7 @@ pub(super) struct Driver {
     alarm: Option<Pin<Box<Sleep>>>,
     /// Server requests that wait for their answers.
     answer_tasks: JoinSet<(QuestionId, Answered)>,
-    asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
+    asked: NumberMap<QuestionId, (AbortHandle, Option<CallId>)>,
     /// The identity under which violations are counted.
     offender: Offender,
     /// The name of the upstream in the configuration, if it has one.
@@ -186,12 +187,12 @@ impl Driver {
             call_timeout: options.call_timeout,
             offender: Offender::Server(options.called.clone()),
             violations: Arc::clone(&options.violations),
-            calls: HashMap::new(),
+            calls: NumberMap::default(),
             backlog: VecDeque::new(),
             next_timeout: None,
             alarm: None,
             answer_tasks: JoinSet::new(),
-            asked: HashMap::new(),
+            asked: NumberMap::default(),
             name: options.name.clone(),
             unsent: UnsentLines::new(options.unsent.clone()),
             party: None,

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_core::negotiation::{Agreement, Capability, Offer, Refusal, Rules, Side, Wants};
+use gladhand_core::number_map::NumberMap;
 use gladhand_core::operations::{
     Answered, Call, CallId, Failure, FailureKind, Level, Operation, Outcome, Party, QuestionId, Reply,
 };
@@ -75,15 +76,15 @@ pub(super) struct McpClient {
     /// How to treat messages that were not agreed.
     unagreed: Unagreed,
     /// Our requests in flight, by our id.
-    requests: HashMap<u64, OutgoingRequest>,
+    requests: NumberMap<u64, OutgoingRequest>,
     next_id: u64,
     /// Pending questions of the upstream.
     questions: BTreeMap<QuestionId, PendingQuestion>,
     next_question: u64,
     /// Calls that wait for answers to the upstream's questions.
-    rounds: HashMap<CallId, Round>,
+    rounds: NumberMap<CallId, Round>,
     /// Calls that wait until the user has visited a page.
-    visits: HashMap<CallId, Visit>,
+    visits: NumberMap<CallId, Visit>,
     /// Calls that became tasks and are polled.
     polls: Vec<Poll>,
     /// The number of subscriptions to each resource.
@@ -134,12 +135,12 @@ impl McpClient {
             reopenings: 0,
             exchanges: setup.exchanges,
             unagreed: setup.unagreed,
-            requests: HashMap::new(),
+            requests: NumberMap::default(),
             next_id: 0,
             questions: BTreeMap::new(),
             next_question: 0,
-            rounds: HashMap::new(),
-            visits: HashMap::new(),
+            rounds: NumberMap::default(),
+            visits: NumberMap::default(),
             polls: Vec::new(),
             watched: BTreeMap::new(),
             listening: Listening::new(setup.listen),

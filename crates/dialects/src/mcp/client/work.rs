@@ -113,8 +113,8 @@ impl OutgoingRequest {
 
 impl Work {
     pub(super) fn new(call: &Call<'_>) -> Self {
-        let mut params = Params::default();
         let operation = &call.operation;
+        let mut params = Params::for_operation(operation);
         let method = match operation {
             Operation::ListTools => "tools/list",
             Operation::ListResources => "resources/list",
@@ -174,6 +174,15 @@ impl Work {
 pub(super) struct Params(pub(super) String);
 
 impl Params {
+    /// Parameters without a member so far, with room for those of the most frequent operations.
+    fn for_operation(operation: &Operation<'_>) -> Self {
+        let size = match operation {
+            Operation::CallTool(call) | Operation::GetPrompt(call) => call.name.len() + call.arguments.get().len(),
+            _ => 0,
+        };
+        Self(String::with_capacity(size + 32))
+    }
+
     pub(super) fn raw(&mut self, name: &str, value: &RawValue) {
         self.name(name, value.get().len());
         self.0.push_str(value.get());

@@ -105,7 +105,7 @@ impl Renderer {
         wire.extend_from_slice(br#"{"resultType":"complete","_meta":{""#);
         wire.extend_from_slice(SUBSCRIPTION_ID.as_bytes());
         wire.extend_from_slice(br#"":"#);
-        wire.extend_from_slice(id.as_json().as_bytes());
+        wire.extend_from_slice(id.as_bytes());
         wire.extend_from_slice(br#",""#);
         wire.extend_from_slice(SERVER_INFO.as_bytes());
         wire.extend_from_slice(br#"":"#);

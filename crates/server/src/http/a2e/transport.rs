@@ -76,6 +76,7 @@ impl Transport for AgentTransport {
     type Ticket = ();
     /// The share of the global byte limit that a large outcome occupies.
     type Kept = Option<Portion>;
+    type AbortHandle = AbortHandle;
     const IS_SHARED: bool = true;
 
     fn dialect(_: &Host) -> Option<&'static Dialect> {
