@@ -6,7 +6,7 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 19] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 20] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
     ("docs/a2e.md", include_str!("../../../docs/a2e.md")),
@@ -19,6 +19,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 19] = [
     ("docs/dialects.md", include_str!("../../../docs/dialects.md")),
     ("docs/embedding.md", include_str!("../../../docs/embedding.md")),
     ("docs/mcp.md", include_str!("../../../docs/mcp.md")),
+    ("docs/metrics.md", include_str!("../../../docs/metrics.md")),
     ("docs/peers.md", include_str!("../../../docs/peers.md")),
     ("docs/performance.md", include_str!("../../../docs/performance.md")),
     ("docs/policy.md", include_str!("../../../docs/policy.md")),

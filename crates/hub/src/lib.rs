@@ -20,6 +20,7 @@ pub mod policy;
 mod portions;
 mod provider;
 mod provider_features;
+mod readiness;
 mod routes;
 mod routing;
 mod session_registry;
@@ -31,6 +32,7 @@ mod watched;
 
 pub use agent::Agent;
 pub use bridged_upstream::Represented;
+pub use call_log::without_query;
 pub use call_observers::{CallDestination, CallObserver, CallOrigin, EndedCall, ObservedCall};
 pub use change_notifier::ChangeNotifier;
 pub use claims::Conflict;

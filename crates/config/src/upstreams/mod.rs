@@ -78,6 +78,8 @@ pub struct UpstreamConfig {
     pub token: Option<Hidden>,
     /// The agent id to present, in a dialect whose handshake requires one: A2E.
     pub agent_id: Option<String>,
+    /// Whether a server over HTTP is ready only while the upstream is open.
+    pub required: bool,
     /// Whether every session gets its own connection to the upstream.
     pub isolated: bool,
     /// Folders that clients over HTTP may name as their roots to the program.
@@ -119,6 +121,7 @@ impl Default for UpstreamConfig {
             speak: None,
             token: None,
             agent_id: None,
+            required: false,
             isolated: false,
             client_roots: Vec::new(),
             unavailable: None,
@@ -234,13 +237,15 @@ impl UpstreamConfig {
         }
     }
 
-    /// Whether both describe the same server and connection, regardless of how its names are shown.
+    /// Whether both describe the same server and connection, regardless of how its names are shown, and of whether it is
+    /// required.
     pub fn is_same_server(&self, other: &Self) -> bool {
         let nameless = |one: &Self| Self {
             prefix: None,
             rename: BTreeMap::new(),
             only: Vec::new(),
             hide: Vec::new(),
+            required: false,
             ..one.clone()
         };
         nameless(self) == nameless(other)

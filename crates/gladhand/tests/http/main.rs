@@ -18,6 +18,7 @@ mod limits;
 mod pair;
 mod policy;
 mod questions;
+mod readiness;
 mod server;
 mod side_routes;
 mod sockets;

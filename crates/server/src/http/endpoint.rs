@@ -78,6 +78,10 @@ impl Endpoint {
         match head.uri.path() {
             "/healthz" => return respond::text(StatusCode::OK, "ok\n"),
             "/readyz" if self.is_stopping() => return respond::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+            // The log names the upstreams: a client without authorization does not learn which there are.
+            "/readyz" if !self.shared.service.hub().not_open().is_empty() => {
+                return respond::text(StatusCode::SERVICE_UNAVAILABLE, "a required upstream is not open\n");
+            }
             "/readyz" => return respond::text(StatusCode::OK, "ready\n"),
             a2e::HEALTH if self.agents.is_some() => return a2e::health(&head.method),
             _ => {}

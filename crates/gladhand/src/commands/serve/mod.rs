@@ -14,6 +14,7 @@ use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
 use tracing::Level;
 
+use crate::access_log::AccessLog;
 use crate::authorization::FollowedAccess;
 use crate::commands::CommandError;
 use crate::commands::shared::arguments::{ListenArgs, WhoApproves};
@@ -21,6 +22,7 @@ use crate::commands::shared::settings::{self, Part, Settings};
 use crate::config::{self, Config, ConfigError, HttpConfig};
 use crate::exit::Exit;
 use crate::from_config;
+use crate::line_file::FlushGuard;
 use crate::policy_setup;
 use crate::recorder::{self, NotRecorded};
 use crate::{logging, utc};
@@ -164,6 +166,11 @@ pub(super) fn serve(
 ) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let (service, _policy) = policy_setup::govern(service, &config, data.as_deref())?;
+    let access_log = AccessLog::start(&config.access_log)?;
+    if let Some(log) = access_log.clone() {
+        service.hub().observe_calls(Arc::new(log));
+    }
+    let _access_log = FlushGuard(access_log.map(|log| log.queue));
     let token = config::token_in_environment().map_err(CommandError::usage)?;
     from_config::follow(access, &config, token).map_err(CommandError::usage)?;
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
