@@ -57,7 +57,7 @@ pub use program_environment::{ProgramEnvironment, usual};
 pub use project::SetAside;
 pub use reading::{Examined, Reading, parse};
 pub use repository::RepositoryConfig;
-pub use sections::{HttpConfig, Limits, McpConfig, RecordConfig, ToolboxConfig};
+pub use sections::{HttpConfig, Limits, McpConfig, MetricsConfig, RecordConfig, ToolboxConfig};
 pub use source::{Problem, Source};
 pub use trust::place;
 pub use trust::{Grants, Standing, TrustRecord, TrustStore};
@@ -83,6 +83,8 @@ pub struct Config {
     pub audit: AuditConfig,
     /// One line for each call, for operators.
     pub access_log: AccessLogConfig,
+    /// Numbers for Prometheus.
+    pub metrics: MetricsConfig,
     /// Recordings of all sessions.
     pub record: RecordConfig,
     /// The tools that certain callers see. The first profile by name that matches a caller applies.

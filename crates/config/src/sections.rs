@@ -1,4 +1,4 @@
-//! The small sections: `[toolbox]`, `[mcp]`, `[limits]`, `[http]` and `[record]`.
+//! The small sections: `[toolbox]`, `[mcp]`, `[limits]`, `[http]`, `[metrics]` and `[record]`.
 
 use std::path::PathBuf;
 
@@ -114,6 +114,14 @@ impl Default for HttpConfig {
             keep_alive_ms: 15_000,
         }
     }
+}
+
+/// `[metrics]`: numbers for Prometheus at `/metrics`.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsConfig {
+    /// Whether a server over HTTP serves `/metrics`.
+    pub enabled: bool,
 }
 
 /// `[record]`: recordings of all sessions, for `gladhand serve`.

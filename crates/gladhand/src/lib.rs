@@ -31,6 +31,7 @@ mod policy_setup;
 pub mod providers;
 mod recorder;
 mod secrets;
+mod telemetry;
 mod terminal;
 mod utc;
 

@@ -15,6 +15,7 @@ mod eras;
 mod guard;
 mod lifecycle;
 mod limits;
+mod metrics;
 mod pair;
 mod policy;
 mod questions;

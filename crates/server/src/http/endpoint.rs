@@ -62,6 +62,9 @@ impl Endpoint {
         let (head, body) = request.into_parts();
         let response = self.respond(&head, body, visitor, &line).await;
         self.refusals.note(&response, &head, &visitor);
+        if response.status().is_client_error() || response.status().is_server_error() {
+            self.shared.service.tap().http_refused(response.status().as_u16());
+        }
         let serving = Serving::on(line);
         tracing::debug!(method = %head.method, path = head.uri.path(), status = response.status().as_u16(), "request");
         Ok(response.map(|content| Served::new(content, serving)))

@@ -25,6 +25,7 @@ use crate::from_config;
 use crate::line_file::FlushGuard;
 use crate::policy_setup;
 use crate::recorder::{self, NotRecorded};
+use crate::telemetry::MetricsRoute;
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
 use gladhand_process::open_files;
@@ -33,6 +34,7 @@ use gladhand_server::downstream::Ended;
 use gladhand_server::http::{Http, Tls};
 use gladhand_server::refusal_line;
 use gladhand_session::clock::Clock;
+use gladhand_telemetry::{Metrics, OperationTransport};
 pub(super) use mounted::{ListWaits, Memory, reach};
 pub(super) use recursion::Within;
 use reload::{Following, HangUp, Reader};
@@ -45,6 +47,9 @@ With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05) and
 A2E at /session, /send and /stream. Stdin and stdout are not used. A request
 must name a loopback host, the address itself or a host of --allow-host. The
 server's health is at /healthz, /readyz and /health.
+
+With --metrics, numbers for Prometheus are at /metrics. They need the
+authorization of the endpoint, if it has one.
 
 Tools of the servers in the configuration file ([upstreams.NAME]) are served
 under names such as NAME__tool. Changes of the file apply while it runs.
@@ -184,7 +189,13 @@ pub(super) fn serve(
         service = service.pinned(dialect);
     }
     if !args.http.is_empty() {
+        let metrics = args.metrics || config.metrics.enabled;
+        let metrics = metrics.then(|| Metrics::start(OperationTransport::Http, service.hub(), service.tap()));
         let mut http = http(args, config.http)?;
+        if let Some((metrics, _)) = &metrics {
+            let (metrics, hub, tap) = (Arc::clone(metrics), service.hub().clone(), Arc::clone(service.tap()));
+            http.side_routes.push(Arc::new(MetricsRoute { metrics, hub, tap }));
+        }
         http.agents = from_config::agent_limits(&config.a2e);
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
     }
