@@ -57,7 +57,7 @@ pub use program_environment::{ProgramEnvironment, usual};
 pub use project::SetAside;
 pub use reading::{Examined, Reading, parse};
 pub use repository::RepositoryConfig;
-pub use sections::{HttpConfig, Limits, McpConfig, MetricsConfig, RecordConfig, ToolboxConfig};
+pub use sections::{HttpConfig, Limits, McpConfig, MetricsConfig, RecordConfig, TelemetryConfig, ToolboxConfig};
 pub use source::{Problem, Source};
 pub use trust::place;
 pub use trust::{Grants, Standing, TrustRecord, TrustStore};
@@ -85,6 +85,8 @@ pub struct Config {
     pub access_log: AccessLogConfig,
     /// Numbers for Prometheus.
     pub metrics: MetricsConfig,
+    /// Traces and metrics for a collector.
+    pub telemetry: TelemetryConfig,
     /// Recordings of all sessions.
     pub record: RecordConfig,
     /// The tools that certain callers see. The first profile by name that matches a caller applies.

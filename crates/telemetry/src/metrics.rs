@@ -275,7 +275,7 @@ impl CallObserver for Metrics {
 }
 
 /// The name of the dialect that has revisions with dates.
-const MCP: &str = "mcp";
+pub(crate) const MCP: &str = "mcp";
 
 /// The value of `error.type`. An operation that succeeded has none.
 pub(crate) fn error_type(word: &str) -> &str {

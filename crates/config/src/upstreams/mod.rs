@@ -205,14 +205,7 @@ impl UpstreamConfig {
 
     /// The headers of every request. On failure, returns the name of the first invalid header.
     pub fn headers(&self) -> Result<HeaderMap, String> {
-        let mut headers = HeaderMap::new();
-        for (name, Hidden(value)) in &self.headers {
-            let key = HeaderName::try_from(name.as_str()).map_err(|_| name.clone())?;
-            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| name.clone())?;
-            value.set_sensitive(true);
-            headers.append(key, value);
-        }
-        Ok(headers)
+        header_map(&self.headers)
     }
 
     /// Registers the upstream's secrets for redaction. Expansion has already registered the values of references.
@@ -250,6 +243,18 @@ impl UpstreamConfig {
         };
         nameless(self) == nameless(other)
     }
+}
+
+/// Headers of requests. On failure, returns the name of the first invalid header.
+pub(crate) fn header_map(written: &BTreeMap<String, Hidden>) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (name, Hidden(value)) in written {
+        let key = HeaderName::try_from(name.as_str()).map_err(|_| name.clone())?;
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| name.clone())?;
+        value.set_sensitive(true);
+        headers.append(key, value);
+    }
+    Ok(headers)
 }
 
 impl Upstreams {

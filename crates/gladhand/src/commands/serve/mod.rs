@@ -25,7 +25,7 @@ use crate::from_config;
 use crate::line_file::FlushGuard;
 use crate::policy_setup;
 use crate::recorder::{self, NotRecorded};
-use crate::telemetry::MetricsRoute;
+use crate::telemetry::Telemetry;
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
 use gladhand_process::open_files;
@@ -34,7 +34,7 @@ use gladhand_server::downstream::Ended;
 use gladhand_server::http::{Http, Tls};
 use gladhand_server::refusal_line;
 use gladhand_session::clock::Clock;
-use gladhand_telemetry::{Metrics, OperationTransport};
+use gladhand_telemetry::OperationTransport;
 pub(super) use mounted::{ListWaits, Memory, reach};
 pub(super) use recursion::Within;
 use reload::{Following, HangUp, Reader};
@@ -188,13 +188,14 @@ pub(super) fn serve(
     if let Some(dialect) = dialect(&args.dialect) {
         service = service.pinned(dialect);
     }
+    let serves_metrics = !args.http.is_empty() && (args.metrics || config.metrics.enabled);
+    let transport = if args.http.is_empty() { OperationTransport::Stdio } else { OperationTransport::Http };
+    let telemetry =
+        Telemetry::start(&config.telemetry, serves_metrics, transport, &service).map_err(CommandError::usage)?;
     if !args.http.is_empty() {
-        let metrics = args.metrics || config.metrics.enabled;
-        let metrics = metrics.then(|| Metrics::start(OperationTransport::Http, service.hub(), service.tap()));
         let mut http = http(args, config.http)?;
-        if let Some((metrics, _)) = &metrics {
-            let (metrics, hub, tap) = (Arc::clone(metrics), service.hub().clone(), Arc::clone(service.tap()));
-            http.side_routes.push(Arc::new(MetricsRoute { metrics, hub, tap }));
+        if let Some(telemetry) = telemetry.as_ref().filter(|_| serves_metrics) {
+            http.side_routes.push(telemetry.route());
         }
         http.agents = from_config::agent_limits(&config.a2e);
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
