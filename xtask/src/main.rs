@@ -41,6 +41,8 @@ Chores:
                Compare `gladhand bridge` with other gateways in front of the same upstream
   bench loaf   Start, pings and streams of the agent, beside what was seen of the reference server
   bench a2e    Handshakes, calls and sessions of A2E, beside a plain host in Python
+  bench metrics
+               What metrics cost a call over HTTP
   bench repo   Analyse 20,000 files and answer from 3,000 sections, beside the same
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
   accuracy     Measure how well frameworks are recognised; exit with 1 if a bar is missed

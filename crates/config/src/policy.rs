@@ -1,4 +1,4 @@
-//! `[policy]`, `[audit]` and `[profiles]` of the configuration.
+//! `[policy]`, `[audit]`, `[access_log]` and `[profiles]` of the configuration.
 //!
 //! Conditions and classes of tools are parsed while the file is read. Errors in them are kept, and reported with their
 //! place ([`PolicyConfig::take_mistakes`]).
@@ -308,6 +308,25 @@ pub struct AuditConfig {
 impl Default for AuditConfig {
     fn default() -> Self {
         Self { file: None, max_bytes: 16 * 1024 * 1024, keep: 4, payloads: false }
+    }
+}
+
+/// `[access_log]`: one line for each call, for operators.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessLogConfig {
+    /// The file. Without it, no lines are written.
+    pub file: Option<PathBuf>,
+    /// Start a new file at this size.
+    pub max_bytes: u64,
+    /// How many older files are kept.
+    #[schemars(range(min = 0, max = 4_294_967_295u64))]
+    pub keep: u32,
+}
+
+impl Default for AccessLogConfig {
+    fn default() -> Self {
+        Self { file: None, max_bytes: 16 * 1024 * 1024, keep: 4 }
     }
 }
 

@@ -210,7 +210,9 @@ impl Config {
         let of_keys = self.a2e.mistakes().into_iter().chain(self.agent.mistakes()).map(|mistake| at(mistake, false));
         let mut problems: Vec<_> = of_keys.collect();
         let of_values = self.policy.take_mistakes().into_iter().chain(self.authorization.take_mistakes());
-        problems.extend(of_values.chain(self.a2e.wrong_schemas()).map(|mistake| at(mistake, true)));
+        problems.extend(
+            of_values.chain(self.a2e.wrong_schemas()).chain(self.telemetry.mistakes()).map(|mistake| at(mistake, true)),
+        );
         problems
     }
 }

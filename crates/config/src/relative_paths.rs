@@ -10,7 +10,7 @@ use super::{A2eConfig, AgentConfig, Config, RepositoryConfig, UpstreamConfig};
 impl Config {
     /// Resolves all relative paths against a folder.
     pub(super) fn resolve_paths(&mut self, folder: &Path) {
-        let Self { a2e, authorization, audit, record, repository, agent, upstreams, .. } = self;
+        let Self { a2e, authorization, audit, access_log, record, repository, agent, upstreams, .. } = self;
         let A2eConfig { roots, folder: base, skill, env, .. } = a2e;
         resolve(base.insert(PathBuf::from(".")), folder);
         let RepositoryConfig { roots: read, docs, recipes, .. } = repository;
@@ -23,6 +23,7 @@ impl Config {
             .chain(recipes)
             .chain(kept)
             .chain(&mut audit.file)
+            .chain(&mut access_log.file)
             .chain(&mut record.folder);
         let keys = authorization.issuers.iter_mut().filter_map(|issuer| issuer.jwks_file.as_mut());
         for path in lists.chain(single).chain(keys) {
@@ -76,6 +77,8 @@ issuer = 'https://login.example'
 jwks_file = '../keys.json'
 [audit]
 file = 'audit.jsonl'
+[access_log]
+file = 'access.jsonl'
 [record]
 folder = 'recordings'
 [repository]
@@ -108,7 +111,8 @@ command = 'npx'
         paths.extend(a2e.skill.path.as_deref());
         paths.extend(a2e.env.commands.values().flatten().map(Path::new));
         paths.extend(config.authorization.issuers[0].jwks_file.as_deref());
-        paths.extend(config.audit.file.as_deref().into_iter().chain(config.record.folder.as_deref()));
+        let logs = [&config.audit.file, &config.access_log.file, &config.record.folder];
+        paths.extend(logs.into_iter().filter_map(|path| path.as_deref()));
         paths.extend(config.repository.roots.iter().chain(&config.repository.docs).map(PathBuf::as_path));
         paths.extend(config.repository.recipes.iter().chain(&config.agent.folder).map(PathBuf::as_path));
         paths.extend(config.agent.roots.iter().map(PathBuf::as_path));
@@ -130,6 +134,7 @@ command = 'npx'
             "chess.py",
             "/etc/g/../keys.json",
             "/etc/g/audit.jsonl",
+            "/etc/g/access.jsonl",
             "/etc/g/recordings",
             "/etc/g",
             "/etc/g/docs",

@@ -1,9 +1,16 @@
-//! The small sections: `[toolbox]`, `[mcp]`, `[limits]`, `[http]` and `[record]`.
+//! The small sections: `[toolbox]`, `[mcp]`, `[limits]`, `[http]`, `[metrics]`,
+//! `[telemetry]` and `[record]`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use http::HeaderMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::Hidden;
+use crate::upstreams::header_map;
 
 /// Settings of the toolbox: our own three tools.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -116,6 +123,74 @@ impl Default for HttpConfig {
             body_ms: 30_000,
             keep_alive_ms: 15_000,
         }
+    }
+}
+
+/// `[metrics]`: numbers for Prometheus at `/metrics`.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsConfig {
+    /// Whether a server over HTTP serves `/metrics`.
+    pub enabled: bool,
+}
+
+/// `[telemetry]`: traces and metrics for a collector of OpenTelemetry.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TelemetryConfig {
+    /// The address of a collector that takes OTLP over HTTP. Without it, nothing is sent.
+    pub otlp: Option<String>,
+    /// Headers of every request to it.
+    pub headers: BTreeMap<String, Hidden>,
+    /// How often metrics are sent, in seconds. 0: never.
+    #[schemars(range(min = 0, max = 86_400))]
+    pub metrics_period_s: u64,
+    /// Whether spans contain arguments and results.
+    pub payloads: bool,
+    /// The name of this service.
+    pub service_name: String,
+}
+
+impl Default for TelemetryConfig {
+    fn default() -> Self {
+        let service_name = "gladhand".to_owned();
+        Self { otlp: None, headers: BTreeMap::new(), metrics_period_s: 60, payloads: false, service_name }
+    }
+}
+
+impl TelemetryConfig {
+    /// The address of the collector.
+    pub fn collector(&self) -> Option<Url> {
+        // A wrong one is a mistake of the file.
+        self.otlp.as_deref().and_then(|address| Url::parse(address).ok())
+    }
+
+    /// The headers of every request. On failure, returns the name of the first invalid header.
+    pub fn headers(&self) -> Result<HeaderMap, String> {
+        header_map(&self.headers)
+    }
+
+    /// The mistakes in values, as key and message.
+    pub(crate) fn mistakes(&self) -> Vec<(String, String)> {
+        let url = self.otlp.as_deref().map(Url::parse);
+        let has_credentials =
+            |url: &Url| !url.username().is_empty() || url.password().is_some() || url.query().is_some();
+        let wrong_address = match url {
+            Some(Ok(url)) if !["http", "https"].contains(&url.scheme()) => {
+                Some("expected an address that begins with http:// or https://")
+            }
+            // They would be shown with it.
+            Some(Ok(url)) if has_credentials(&url) => {
+                Some("credentials and a query cannot be part of it; use `telemetry.headers`")
+            }
+            Some(Err(_)) => Some("expected an address that begins with http:// or https://"),
+            _ => None,
+        };
+        let wrong_header =
+            self.headers().err().map(|name| format!("`{name}` is no header, or its value cannot be sent"));
+        let address = wrong_address.map(|message| ("telemetry.otlp".to_owned(), message.to_owned()));
+        let header = wrong_header.map(|message| ("telemetry.headers".to_owned(), message));
+        address.into_iter().chain(header).collect()
     }
 }
 

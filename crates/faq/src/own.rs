@@ -20,6 +20,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 20] = [
     ("docs/dialects.md", include_str!("../../../docs/dialects.md")),
     ("docs/embedding.md", include_str!("../../../docs/embedding.md")),
     ("docs/mcp.md", include_str!("../../../docs/mcp.md")),
+    ("docs/metrics.md", include_str!("../../../docs/metrics.md")),
     ("docs/peers.md", include_str!("../../../docs/peers.md")),
     ("docs/performance.md", include_str!("../../../docs/performance.md")),
     ("docs/policy.md", include_str!("../../../docs/policy.md")),

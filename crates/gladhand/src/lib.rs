@@ -14,6 +14,7 @@
 //! The binary is a thin layer over this crate: `cli` and `commands`. Everything public here may
 //! still change; `docs/stability.md` says what is promised.
 
+mod access_log;
 pub mod agent;
 mod audit;
 pub mod authorization;
@@ -23,12 +24,14 @@ mod clients;
 pub mod commands;
 pub mod exit;
 mod from_config;
+mod line_file;
 pub mod logging;
 mod pins;
 mod policy_setup;
 pub mod providers;
 mod recorder;
 mod secrets;
+mod telemetry;
 mod terminal;
 mod utc;
 

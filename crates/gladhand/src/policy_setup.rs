@@ -7,40 +7,32 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use gladhand_core::validation::Validation;
-use gladhand_hub::policy::{Governor, PinMode};
+use gladhand_hub::policy::{Governor, PinMode, Record};
 use gladhand_hub::{ChangeNotifier, Hub};
 use gladhand_schemas::Schemas;
 
 use crate::audit::Audit;
 use crate::config::Config;
+use crate::line_file::FlushGuard;
 use crate::pins::{self, LONGEST_WAIT, PinFile, Updated};
 use gladhand_server::Service;
 
 /// How often to check whether a stopped definition was approved.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Writes the last audit records when the service has ended.
-#[derive(Debug)]
-#[must_use = "dropping it writes what is left"]
-pub(crate) struct AuditGuard(Option<Audit>);
-
-impl Drop for AuditGuard {
-    fn drop(&mut self) {
-        if let Some(audit) = &self.0 {
-            audit.flush();
-        }
-    }
-}
-
 /// Holds what a service does to the policy of the configuration. Where that says nothing, it costs nothing.
-pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<&Path>) -> io::Result<(Service, AuditGuard)> {
+pub(crate) fn govern(
+    service: Service,
+    config: &Config,
+    data_dir: Option<&Path>,
+) -> io::Result<(Service, FlushGuard<Box<Record>>)> {
     let audit = Audit::start(&config.audit)?;
     if let Some(audit) = audit.clone() {
         let governor = Governor::default().audited(Arc::new(audit));
         service.hub().clone().governed(Arc::new(governor));
     }
     apply(service.hub(), config, data_dir)?;
-    Ok((service, AuditGuard(audit)))
+    Ok((service, FlushGuard(audit.map(|audit| audit.queue))))
 }
 
 /// Holds a hub to the policy of a configuration, from the next call on. Sessions are told if they may get to see

@@ -169,6 +169,50 @@ fn every_call_is_a_line_in_the_audit_file() {
 }
 
 #[test]
+fn every_operation_is_a_line_in_the_access_log_without_secrets() {
+    let place = Place::with(
+        r#"
+        [access_log]
+        file = "logs/access.jsonl"
+        [[policy.rules]]
+        name = "no-waiting"
+        tools = ["wait"]
+        effect = "deny"
+        "#,
+    );
+    let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let mut process = place.session(false);
+    tools(&mut process);
+    process.ask(&echo(1, "hello"));
+    process.ask(&mcp_call(2, "wait", r#"{"ms":1}"#));
+    process.ask(&mcp_call(3, secret, "{}"));
+    process.ask(&mcp_call(4, "echo", r#"{"message":1}"#));
+    assert_eq!(process.finish().0, 0);
+    let text = place.text("logs/access.jsonl");
+    assert!(!text.contains(secret) && !text.contains("hello"), "{text}");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |line: &Value| {
+        let of = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        [of("client"), of("dialect"), of("dialect_version"), of("operation"), of("tool"), of("outcome")].join(" ")
+    };
+    assert_eq!(
+        lines.iter().map(told).collect::<Vec<_>>(),
+        [
+            "test mcp 2025-06-18 list tools ok",
+            "test mcp 2025-06-18 tool echo ok",
+            "test mcp 2025-06-18 tool wait denied",
+            "test mcp 2025-06-18 tool *** unknown_tool",
+            "test mcp 2025-06-18 tool echo invalid_arguments",
+        ]
+    );
+    let echo = &lines[1];
+    assert!(echo["time"].as_str().is_some_and(|time| time.ends_with('Z')) && echo["duration_ms"].is_f64(), "{echo}");
+    assert_eq!((&echo["session"], &echo["upstream"]), (&json!(1), &json!("toolbox")));
+    assert_eq!((&echo["bytes_in"], echo["bytes_out"].as_u64().is_some_and(|bytes| bytes > 5)), (&json!(19), true));
+    assert_eq!(echo.get("principal"), None, "{echo}");
+}
+
+#[test]
 fn a_changed_tool_is_stopped_until_it_is_approved() {
     let place = Place::with("[policy]\npin = \"stop\"\n");
     assert_eq!(text(&place.session(false).ask(&echo(1, "hi"))), "hi");

@@ -50,7 +50,7 @@ pub(crate) fn refused(principal: &str, tools: &[String], rule: &str) {
 }
 
 /// The name of the target of a call. The query and the fragment of a URI may carry arguments, so they are left out.
-pub(crate) fn without_query<'n>(kind: &str, name: &'n str) -> &'n str {
+pub fn without_query<'n>(kind: &str, name: &'n str) -> &'n str {
     match kind {
         "resource" | "subscription" => name.split(['?', '#']).next().unwrap_or_default(),
         _ => name,

@@ -7,6 +7,7 @@
 //! The counters of `gladhand ps` are not an observer. The driver of a session counts on a handle that it holds anyway
 //! (`session_status`), which costs one addition; an observer would have to look the session up for each call.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
@@ -17,12 +18,14 @@ use gladhand_core::operations::{
     Call, CallId, CompletionCall, CompletionOf, Content, Operation, Outcome, Reply, ToolResult,
 };
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_core::trace_context::Span;
 use gladhand_core::wire::RawValue;
 
 use crate::call_log::CallLog;
 use crate::hub::Hub;
 use crate::policy::Who;
 use crate::provider::{Answer, Caller, SessionId, Work};
+use crate::upstream_observation::{EndedUpstreamCall, SpanIds, UpstreamObservers};
 
 /// The longest text that a peer chose, in characters. A longer one is cut.
 const LONGEST: usize = 128;
@@ -40,11 +43,24 @@ pub trait CallObserver: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether calls get a span of their own in a distributed trace. Default: no.
+    fn wants_spans(&self) -> bool {
+        false
+    }
+
+    /// Whether it observes calls to upstreams. Default: no.
+    fn observes_upstreams(&self) -> bool {
+        false
+    }
+
     /// A call begins.
     fn begun(&self, _call: &ObservedCall) {}
 
     /// A call has ended.
     fn ended(&self, call: &EndedCall<'_>);
+
+    /// A call to an upstream has ended.
+    fn upstream_ended(&self, _call: &EndedUpstreamCall<'_>) {}
 }
 
 /// Where an operation comes from.
@@ -88,6 +104,9 @@ pub struct ObservedCall {
     pub arguments: Option<Box<RawValue>>,
     /// When the call began.
     pub begun: Instant,
+    /// The span of the call, if an observer wants spans. The metadata of the call names it as the parent of further spans.
+    pub span: Option<Span>,
+    decision: OnceLock<PolicyDecision>,
     target: OnceLock<CallDestination>,
     rule: OnceLock<String>,
     is_stand_in: AtomicBool,
@@ -100,6 +119,28 @@ pub struct CallDestination {
     pub upstream: String,
     /// Its own name for the target.
     pub own: String,
+}
+
+/// A decision of policy on a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyDecision {
+    /// The call may run.
+    Allow,
+    /// A person is asked.
+    Ask,
+    /// The call is refused.
+    Deny,
+}
+
+impl PolicyDecision {
+    /// The decision as one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
 }
 
 /// A call that has ended.
@@ -124,6 +165,11 @@ impl ObservedCall {
         self.rule.get().map(String::as_str)
     }
 
+    /// The decision of policy, if there is a policy and it decided.
+    pub fn decision(&self) -> Option<PolicyDecision> {
+        self.decision.get().copied()
+    }
+
     /// Whether it called a substitute tool that policy admitted. The operation behind it is observed as a call of its own,
     /// with [`CallOrigin::StandIn`].
     pub fn is_stand_in(&self) -> bool {
@@ -136,6 +182,12 @@ impl ObservedCall {
 
     pub(crate) fn decided_by(&self, rule: &str) {
         let _ = self.rule.set(rule.to_owned());
+        self.decided(PolicyDecision::Deny);
+    }
+
+    pub(crate) fn decided(&self, decision: PolicyDecision) {
+        // The first decision counts: a person may still refuse what policy lets them decide.
+        let _ = self.decision.set(decision);
     }
 
     pub(crate) fn admitted_as_stand_in(&self) {
@@ -146,12 +198,7 @@ impl ObservedCall {
 impl EndedCall<'_> {
     /// `ok`, `tool_error` if a tool reports a failure itself, `cancelled`, or the word for the kind of failure.
     pub fn word(&self) -> &'static str {
-        match self.outcome {
-            None => "cancelled",
-            Some(Ok(Reply::Tool(ToolResult { failed: true, .. }))) => "tool_error",
-            Some(Ok(_)) => "ok",
-            Some(Err(failure)) => failure.kind.word(),
-        }
+        word(self.outcome)
     }
 
     /// The size of the reply in bytes: its raw content.
@@ -165,31 +212,76 @@ impl EndedCall<'_> {
     }
 }
 
+/// `ok`, `tool_error` if a tool reports a failure itself, `cancelled`, or the word for the kind of failure.
+pub(crate) fn word(outcome: Option<&Outcome>) -> &'static str {
+    match outcome {
+        None => "cancelled",
+        Some(Ok(Reply::Tool(ToolResult { failed: true, .. }))) => "tool_error",
+        Some(Ok(_)) => "ok",
+        Some(Err(failure)) => failure.kind.word(),
+    }
+}
+
 /// The observers of a hub.
 #[derive(Debug)]
 pub(crate) struct CallObservers {
     all: RwLock<Arc<[Arc<dyn CallObserver>]>>,
+    /// The observers of calls to upstreams.
+    of_upstreams: RwLock<UpstreamObservers>,
+    has_of_upstreams: AtomicBool,
+    /// Whether calls get spans.
+    has_spans: AtomicBool,
+    span_ids: SpanIds,
     /// Whether there is any besides the log.
     has_others: AtomicBool,
 }
 
 impl Default for CallObservers {
     fn default() -> Self {
-        Self { all: RwLock::new(Arc::new([Arc::new(CallLog)])), has_others: AtomicBool::new(false) }
+        Self {
+            all: RwLock::new(Arc::new([Arc::new(CallLog)])),
+            of_upstreams: RwLock::new(Arc::new([])),
+            has_of_upstreams: AtomicBool::new(false),
+            has_spans: AtomicBool::new(false),
+            span_ids: SpanIds::default(),
+            has_others: AtomicBool::new(false),
+        }
     }
 }
 
 impl CallObservers {
     pub(crate) fn add(&self, observer: Arc<dyn CallObserver>) {
+        if observer.wants_spans() {
+            self.has_spans.store(true, Ordering::Release);
+        }
+        if observer.observes_upstreams() {
+            let mut of_upstreams = self.of_upstreams.write().unpoisoned();
+            *of_upstreams = of_upstreams.iter().cloned().chain([Arc::clone(&observer)]).collect();
+            self.has_of_upstreams.store(true, Ordering::Release);
+        }
         let mut all = self.all.write().unpoisoned();
         *all = all.iter().cloned().chain([observer]).collect();
         self.has_others.store(true, Ordering::Release);
     }
 
-    /// Begins the observation of a call, if an observer wants it.
+    pub(crate) fn has_of_upstreams(&self) -> bool {
+        self.has_of_upstreams.load(Ordering::Acquire)
+    }
+
+    /// The observers of calls to upstreams, if there are any.
+    pub(crate) fn of_upstreams(&self) -> Option<UpstreamObservers> {
+        self.has_of_upstreams().then(|| Arc::clone(&self.of_upstreams.read().unpoisoned()))
+    }
+
+    /// A new span for a call with this metadata, if calls get spans.
+    pub(crate) fn span(&self, meta: Option<&RawValue>) -> Option<Span> {
+        self.has_spans.load(Ordering::Acquire).then(|| Span::below(meta, self.span_ids.draw()))
+    }
+
+    /// Begins the observation of a call, if an observer wants it. A call with a span gets it in its metadata.
     pub(crate) fn begin(
         &self,
-        call: &Call<'_>,
+        call: &mut Call<'_>,
         origin: CallOrigin,
         agreement: &Agreement,
         caller: &Arc<dyn Caller>,
@@ -202,6 +294,10 @@ impl CallObservers {
         let observers: Vec<_> = all.iter().filter(|one| one.observes(operation, origin)).cloned().collect();
         if observers.is_empty() {
             return None;
+        }
+        let span = self.span(call.terms.meta.as_deref());
+        if let Some(span) = span {
+            call.terms.meta = Some(Cow::Owned(span.context.in_meta(call.terms.meta.as_deref())));
         }
         let who = Who::in_session(call.terms.principal.as_deref(), agreement, caller.session());
         let sent = sent(operation);
@@ -221,6 +317,8 @@ impl CallObservers {
             bytes_in,
             arguments: sent.filter(is_kept).map(ToOwned::to_owned),
             begun: Instant::now(),
+            span,
+            decision: OnceLock::new(),
             target: OnceLock::new(),
             rule: OnceLock::new(),
             is_stand_in: AtomicBool::new(false),

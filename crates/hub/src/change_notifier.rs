@@ -148,6 +148,10 @@ impl ChangeNotifier {
         self.send(Notice::ElicitationComplete(id.into()));
     }
 
+    pub(crate) fn inner(&self) -> Option<Arc<Inner>> {
+        self.hub.upgrade()
+    }
+
     fn send(&self, notice: Notice) {
         if let Some(hub) = self.hub.upgrade() {
             hub.changed(notice);

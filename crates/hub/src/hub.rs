@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     pub(crate) observers: CallObservers,
     agent: OnceLock<Arc<dyn Agent>>,
     open_sessions: SessionRegistry,
+    /// The names of the required upstreams.
+    pub(crate) required: RwLock<Arc<[String]>>,
     governor: OnceLock<Arc<Governor>>,
     violations: OnceLock<Arc<Violations>>,
     /// Bytes that the messages of running requests to capabilities take in memory at most.
@@ -252,6 +254,7 @@ impl Hub {
             observers: CallObservers::default(),
             agent: OnceLock::new(),
             open_sessions: SessionRegistry::default(),
+            required: RwLock::new(Arc::new([])),
             governor: OnceLock::new(),
             violations: OnceLock::new(),
             messages: Portions::lasting(MESSAGES, 0),

@@ -146,6 +146,16 @@ pub trait ServerProvider {
     fn status(&self) -> Option<UpstreamStatus> {
         None
     }
+
+    /// Whether a session with the server is open.
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    /// A future that opens a session with the server, and ends when it is open or could not be opened.
+    fn open(&self) -> Option<Settling> {
+        None
+    }
 }
 
 /// The features of any provider, with the defaults for one without the feature.
@@ -265,5 +275,15 @@ impl dyn Provider + '_ {
     /// See [`ServerProvider::status`].
     pub fn status(&self) -> Option<UpstreamStatus> {
         self.as_server()?.status()
+    }
+
+    /// See [`ServerProvider::is_open`].
+    pub fn is_open(&self) -> bool {
+        self.as_server().is_some_and(|one| one.is_open())
+    }
+
+    /// See [`ServerProvider::open`].
+    pub fn open(&self) -> Option<Settling> {
+        self.as_server()?.open()
     }
 }

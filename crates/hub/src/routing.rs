@@ -21,8 +21,8 @@ use crate::stand_ins::{self, StandIn};
 
 impl Hub {
     /// Answers a call, now or later.
-    pub fn answer(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
-        match self.inner.observers.begin(&call, CallOrigin::Client, agreement, caller) {
+    pub fn answer(&self, mut call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
+        match self.inner.observers.begin(&mut call, CallOrigin::Client, agreement, caller) {
             None => self.find(call, agreement, caller, None),
             Some(observation) => {
                 let answer = self.find(call, agreement, caller, Some(observation.call()));
@@ -170,8 +170,9 @@ impl Hub {
         };
         let view = self.view(&routes, context);
         let templates = Arc::clone(view.as_ref().map_or(&routes.templates, |view| &view.templates));
-        let meant = Call { id: context.call, operation, terms: context.terms.clone() };
-        let observation = self.inner.observers.begin(&meant, CallOrigin::StandIn, context.agreement, context.caller);
+        let mut meant = Call { id: context.call, operation, terms: context.terms.clone() };
+        let observation =
+            self.inner.observers.begin(&mut meant, CallOrigin::StandIn, context.agreement, context.caller);
         let observed = observation.as_ref().map(Observation::call);
         let answer = self.route(meant, None, routes, context.agreement, context.caller, observed);
         let answer = match observation {

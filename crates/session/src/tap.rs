@@ -29,7 +29,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
@@ -137,6 +137,11 @@ pub struct TappedFrame<'a> {
 /// Receives the frames of a tap. The session waits meanwhile: a method must not block, and must not call the session or
 /// the tap.
 pub trait TapListener: Send + Sync {
+    /// Whether frames are passed to it. Default: yes. A listener that needs only sessions costs nothing for each frame.
+    fn wants_frames(&self) -> bool {
+        true
+    }
+
     /// A frame passes.
     fn frame(&self, frame: &TappedFrame<'_>);
 
@@ -148,13 +153,60 @@ pub trait TapListener: Send + Sync {
 
     /// An HTTP request got its response. The messages in their bodies pass as frames.
     fn exchange(&self, _exchange: &HttpExchange<'_>) {}
+
+    /// An opening failed.
+    fn refused(&self, _refused: &OpeningRefused<'_>) {}
+
+    /// An HTTP request got a response with an error status.
+    fn http_refused(&self, _status: u16) {}
+}
+
+/// An opening that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpeningRefused<'r> {
+    /// The name of the upstream, if the session would have been with one.
+    pub upstream: Option<&'r str>,
+    /// The name of the dialect, if it was known.
+    pub dialect: Option<&'static str>,
+    /// The reason as one word.
+    pub reason: &'static str,
+}
+
+/// The messages that passed in one direction, with all peers of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// Whether the peers are upstreams.
+    pub is_with_upstream: bool,
+    /// The direction.
+    pub direction: Direction,
+    /// The number of messages.
+    pub messages: u64,
+    /// Their bytes, without line breaks.
+    pub bytes: u64,
+}
+
+/// Counts the messages of one direction.
+#[derive(Debug, Default)]
+struct TrafficCounter {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl TrafficCounter {
+    fn count(&self, bytes: usize) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 type Listeners = Arc<[(u64, Arc<dyn TapListener>)]>;
 
 /// The place where frames pass. All sessions of one process usually share one.
 pub struct Tap {
-    is_on: AtomicBool,
+    /// Whether sessions do anything for the tap: [`is_on::FRAMES`], [`is_on::TRAFFIC`] or both.
+    is_on: AtomicU8,
+    /// With clients and with upstreams, received and sent.
+    traffic: [[TrafficCounter; 2]; 2],
     /// Replaced as a whole, so that no lock is held while a listener runs.
     listeners: RwLock<Listeners>,
     attached: AtomicU64,
@@ -163,10 +215,19 @@ pub struct Tap {
     open: Mutex<HashMap<TappedSession, Arc<SessionOpened>>>,
 }
 
+/// What sessions do for the tap.
+mod is_on {
+    /// They pass frames to listeners.
+    pub(super) const FRAMES: u8 = 1;
+    /// They count messages.
+    pub(super) const TRAFFIC: u8 = 2;
+}
+
 impl Default for Tap {
     fn default() -> Self {
         Self {
-            is_on: AtomicBool::new(false),
+            is_on: AtomicU8::new(0),
+            traffic: Default::default(),
             listeners: RwLock::new(Arc::new([])),
             attached: AtomicU64::new(0),
             open: Mutex::default(),
@@ -192,17 +253,52 @@ impl Tap {
         Attached { tap: Arc::clone(self), id }
     }
 
-    /// Whether there is a listener.
+    /// Whether frames are passed or counted.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+        self.is_on.load(Ordering::Relaxed) != 0
+    }
+
+    /// Counts messages from now on.
+    pub fn count_traffic(&self) {
+        self.is_on.fetch_or(is_on::TRAFFIC, Ordering::Relaxed);
+    }
+
+    /// The messages that were counted so far.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        let mut all = Vec::new();
+        for (is_with_upstream, counters) in [false, true].into_iter().zip(&self.traffic) {
+            for (direction, counter) in [Direction::Received, Direction::Sent].into_iter().zip(counters) {
+                let (messages, bytes) =
+                    (counter.messages.load(Ordering::Relaxed), counter.bytes.load(Ordering::Relaxed));
+                all.push(Traffic { is_with_upstream, direction, messages, bytes });
+            }
+        }
+        all
+    }
+
+    /// An opening failed.
+    pub fn refused(&self, refused: &OpeningRefused<'_>) {
+        self.listeners().iter().for_each(|(_, listener)| listener.refused(refused));
+    }
+
+    /// An HTTP request got a response with an error status.
+    pub fn http_refused(&self, status: u16) {
+        self.listeners().iter().for_each(|(_, listener)| listener.http_refused(status));
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.is_on.load(Ordering::Relaxed) & flag != 0
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<(u64, Arc<dyn TapListener>)>)) {
         let mut listeners = self.listeners.write().unpoisoned();
         let mut changed = listeners.to_vec();
         change(&mut changed);
-        self.is_on.store(!changed.is_empty(), Ordering::Relaxed);
+        match changed.iter().any(|(_, listener)| listener.wants_frames()) {
+            true => self.is_on.fetch_or(is_on::FRAMES, Ordering::Relaxed),
+            false => self.is_on.fetch_and(!is_on::FRAMES, Ordering::Relaxed),
+        };
         *listeners = changed.into();
     }
 
@@ -297,7 +393,7 @@ impl SessionTap {
         self.session == TappedSession::Downstream(SessionId::NONE)
     }
 
-    /// Whether there is a listener. The caller asks before each step, so that nothing is prepared for no listener.
+    /// Whether frames are passed or counted. The caller asks before each step, so that nothing is prepared in vain.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.tap.is_on()
@@ -306,6 +402,12 @@ impl SessionTap {
     /// The peer sent a line. A blank line is no frame.
     #[cold]
     pub fn received(&self, dialect: Option<&'static Dialect>, lane: Lane, line: Line<'_>) {
+        if let (true, Line::Bytes(bytes)) = (self.tap.has(is_on::TRAFFIC), line) {
+            self.counter(Direction::Received).count(bytes.len());
+        }
+        if !self.tap.has(is_on::FRAMES) {
+            return;
+        }
         let policy = dialect.map_or(TextPolicy::UNDECIDED, |dialect| dialect.text);
         let describe = dialect
             .map_or(rpc::describe as for<'a> fn(&'a str) -> Option<FrameSummary<'a>>, |dialect| dialect.describe);
@@ -323,8 +425,24 @@ impl SessionTap {
     #[cold]
     pub fn sent(&self, dialect: Option<&'static Dialect>, wire: &Frames, is_carried: impl Fn(&Frame) -> bool) {
         for frame in wire.frames().iter().filter(|frame| is_carried(frame)) {
+            if self.tap.has(is_on::TRAFFIC) {
+                self.counter(Direction::Sent).count(frame.span.len());
+            }
+            if !self.tap.has(is_on::FRAMES) {
+                continue;
+            }
             self.pass(Direction::Sent, dialect, frame.lane, Some(frame.kind), &wire[frame.span.clone()]);
         }
+    }
+
+    /// An opening of a client failed.
+    pub fn refused(&self, dialect: Option<&'static Dialect>, reason: &'static str) {
+        self.tap.refused(&OpeningRefused { upstream: None, dialect: dialect.map(|dialect| dialect.name), reason });
+    }
+
+    fn counter(&self, direction: Direction) -> &TrafficCounter {
+        let peer = usize::from(matches!(self.session, TappedSession::Upstream(_)));
+        &self.tap.traffic[peer][usize::from(direction == Direction::Sent)]
     }
 
     fn pass(
@@ -384,6 +502,49 @@ mod tests {
         let of = |seen: &Seen| seen.0.lock().unwrap().clone();
         assert_eq!(of(&first), [(Direction::Received, Some(FrameKind::Request), ping.to_owned())]);
         assert_eq!(of(&second), [(Direction::Received, None, "{".to_owned())]);
+    }
+
+    /// Wants sessions only.
+    #[derive(Default)]
+    struct Refusals(Mutex<Vec<(&'static str, u16)>>);
+
+    impl TapListener for Refusals {
+        fn wants_frames(&self) -> bool {
+            false
+        }
+
+        fn frame(&self, _: &TappedFrame<'_>) {
+            panic!("it wants no frames");
+        }
+
+        fn refused(&self, refused: &OpeningRefused<'_>) {
+            self.0.lock().unwrap().push((refused.reason, 0));
+        }
+
+        fn http_refused(&self, status: u16) {
+            self.0.lock().unwrap().push(("", status));
+        }
+    }
+
+    #[test]
+    fn messages_are_counted_without_a_listener_of_frames_and_refusals_are_told() {
+        let tap = Arc::new(Tap::default());
+        let refusals = Arc::<Refusals>::default();
+        let attached = tap.attach(Arc::clone(&refusals) as Arc<dyn TapListener>);
+        let session = SessionTap::new(Arc::clone(&tap), TappedSession::next_upstream());
+        assert!(!session.is_on(), "this listener costs nothing for each frame");
+        tap.count_traffic();
+        assert!(session.is_on());
+        session.received(Some(&mcp::DIALECT), Lane::MAIN, Line::Bytes(b"{}"));
+        session.received(Some(&mcp::DIALECT), Lane::MAIN, Line::Bytes(b"{}{}"));
+        session.refused(Some(&mcp::DIALECT), "no_common_version");
+        tap.http_refused(401);
+        assert_eq!(*refusals.0.lock().unwrap(), [("no_common_version", 0), ("", 401)]);
+        drop(attached);
+        let passed: Vec<_> = tap.traffic().into_iter().filter(|traffic| traffic.messages > 0).collect();
+        let expected = Traffic { is_with_upstream: true, direction: Direction::Received, messages: 2, bytes: 6 };
+        assert_eq!(passed, [expected]);
+        assert!(session.is_on(), "a listener that leaves does not stop the counting");
     }
 
     #[derive(Default)]

@@ -16,6 +16,7 @@ mod load;
 mod loaf;
 mod mcp;
 mod measure;
+mod metrics;
 mod numbered;
 mod process;
 mod reply;
@@ -58,6 +59,8 @@ enum Subject {
     A2e,
     /// The repository tools: a large tree and a large documentation.
     Repo,
+    /// `serve` with metrics and without.
+    Metrics,
 }
 
 /// How long the measuring takes.
@@ -77,6 +80,7 @@ impl Options {
             ["loaf", rest @ ..] => (Subject::Loaf, rest),
             ["a2e", rest @ ..] => (Subject::A2e, rest),
             ["repo", rest @ ..] => (Subject::Repo, rest),
+            ["metrics", rest @ ..] => (Subject::Metrics, rest),
             ["stdio", rest @ ..] => (Subject::Stdio, rest),
             rest => (Subject::Stdio, rest),
         };
@@ -101,6 +105,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         Subject::Loaf => loaf::run(options.is_quick)?,
         Subject::A2e => a2e::run(options.is_quick)?,
         Subject::Repo => repo::run(options.is_quick)?,
+        Subject::Metrics => metrics::run(options.is_quick)?,
     };
     println!("{}", if options.json { report.to_json().to_string() } else { report.to_text() });
     for failure in &report.failures {

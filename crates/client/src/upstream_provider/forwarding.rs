@@ -143,9 +143,21 @@ impl Inner {
             if self.subscriptions.are_unanswered() {
                 Box::pin(self.subscriptions.answered(&Subscriber::of(forwarded))).await;
             }
-            let call = || (forwarded.operation.clone(), forwarded.terms.clone());
+            let mut terms = forwarded.terms.clone();
+            let hub = self.notifier.get().filter(|hub| hub.observes_upstreams());
+            let in_force = hub.map(|_| session.agreement());
+            let observation = hub.zip(in_force.as_deref()).and_then(|(hub, in_force)| {
+                hub.observe_upstream((&self.label, self.address()), in_force, &forwarded.operation, &mut terms)
+            });
+            let call = || (forwarded.operation.clone(), terms);
             let (agreement, events) = (Arc::clone(&forwarded.agreement), Arc::clone(&forwarded.events));
-            if let Some(outcome) = session.call_on_behalf(call, forwarded.terms.party, agreement, events as _).await {
+            let outcome = session.call_on_behalf(call, forwarded.terms.party, agreement, events as _).await;
+            match (observation, &outcome) {
+                (Some(observation), Some(outcome)) => observation.end(outcome),
+                (Some(observation), None) => observation.discard(),
+                (None, _) => {}
+            }
+            if let Some(outcome) = outcome {
                 if self.may_log_late(forwarded, &session) {
                     Box::pin(tokio::time::sleep(LATE_LOGS)).await;
                 }
@@ -154,6 +166,14 @@ impl Inner {
         }
         let why = format!("upstream {}: it ended {SESSIONS} times before the call could be made", self.spec.name);
         Err(Failure::new(FailureKind::UpstreamLost, why))
+    }
+
+    /// Host and port of the upstream, if it is reached over HTTP.
+    fn address(&self) -> Option<(&str, u16)> {
+        match &self.spec.target {
+            Target::Url(url) => Some((url.host_str()?, url.port_or_known_default()?)),
+            Target::Command(_) => None,
+        }
     }
 
     /// Whether log lines of a call may arrive after its response. A server of the handshake era may send them on a

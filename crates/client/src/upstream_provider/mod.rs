@@ -526,6 +526,18 @@ impl ServerProvider for UpstreamProvider {
     fn status(&self) -> Option<UpstreamStatus> {
         Some(self.inner.status())
     }
+
+    fn is_open(&self) -> bool {
+        self.inner.all_connections().iter().any(|connection| connection.session().is_some())
+    }
+
+    fn open(&self) -> Option<Settling> {
+        let inner = Arc::clone(&self.inner);
+        Some(Box::pin(async move {
+            // The connection logs why it could not be opened.
+            let _ = inner.open_main().await;
+        }))
+    }
 }
 
 #[cfg(test)]

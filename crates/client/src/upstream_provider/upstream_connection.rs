@@ -10,6 +10,7 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Declared, TASKS_EXTENSION, is_passed_on, passed_on};
 use gladhand_hub::SessionId;
+use gladhand_session::tap::OpeningRefused;
 
 use super::Spec;
 use super::breaker::{Breaker, Permission};
@@ -201,6 +202,8 @@ impl UpstreamConnection {
                 Ok(session)
             }
             Err(error) => {
+                let refused = OpeningRefused { upstream: Some(name), dialect: None, reason: error.word() };
+                self.spec.options.tap.refused(&refused);
                 let why = error.to_string();
                 let pause = breaker.failed(&why, Instant::now());
                 tracing::warn!(upstream = name, %error, pause_ms = pause.as_millis(), "upstream not open");

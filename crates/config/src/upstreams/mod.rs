@@ -78,6 +78,8 @@ pub struct UpstreamConfig {
     pub token: Option<Hidden>,
     /// The agent id to present, in a dialect whose handshake requires one: A2E.
     pub agent_id: Option<String>,
+    /// Whether a server over HTTP is ready only while the upstream is open.
+    pub required: bool,
     /// Whether every session gets its own connection to the upstream.
     pub isolated: bool,
     /// Folders that clients over HTTP may name as their roots to the program.
@@ -119,6 +121,7 @@ impl Default for UpstreamConfig {
             speak: None,
             token: None,
             agent_id: None,
+            required: false,
             isolated: false,
             client_roots: Vec::new(),
             unavailable: None,
@@ -202,14 +205,7 @@ impl UpstreamConfig {
 
     /// The headers of every request. On failure, returns the name of the first invalid header.
     pub fn headers(&self) -> Result<HeaderMap, String> {
-        let mut headers = HeaderMap::new();
-        for (name, Hidden(value)) in &self.headers {
-            let key = HeaderName::try_from(name.as_str()).map_err(|_| name.clone())?;
-            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| name.clone())?;
-            value.set_sensitive(true);
-            headers.append(key, value);
-        }
-        Ok(headers)
+        header_map(&self.headers)
     }
 
     /// Registers the upstream's secrets for redaction. Expansion has already registered the values of references.
@@ -234,17 +230,31 @@ impl UpstreamConfig {
         }
     }
 
-    /// Whether both describe the same server and connection, regardless of how its names are shown.
+    /// Whether both describe the same server and connection, regardless of how its names are shown, and of whether it is
+    /// required.
     pub fn is_same_server(&self, other: &Self) -> bool {
         let nameless = |one: &Self| Self {
             prefix: None,
             rename: BTreeMap::new(),
             only: Vec::new(),
             hide: Vec::new(),
+            required: false,
             ..one.clone()
         };
         nameless(self) == nameless(other)
     }
+}
+
+/// Headers of requests. On failure, returns the name of the first invalid header.
+pub(crate) fn header_map(written: &BTreeMap<String, Hidden>) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (name, Hidden(value)) in written {
+        let key = HeaderName::try_from(name.as_str()).map_err(|_| name.clone())?;
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| name.clone())?;
+        value.set_sensitive(true);
+        headers.append(key, value);
+    }
+    Ok(headers)
 }
 
 impl Upstreams {

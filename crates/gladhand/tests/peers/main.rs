@@ -17,4 +17,5 @@ mod servers;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod telemetry;
 mod upstreams;

@@ -17,7 +17,7 @@ use super::pins::{Definition, DefinitionSource, PinMode, Pinboard, Standing, Sto
 use super::view::View;
 use super::{CallTarget, Decision, Kind, Policy, Who};
 use crate::call_log;
-use crate::call_observers::{CallObserver, ObservedCall};
+use crate::call_observers::{CallObserver, ObservedCall, PolicyDecision};
 use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Settling, Work};
 use crate::routes::Routes;
 use crate::watched::Subscriber;
@@ -294,13 +294,20 @@ impl Governor {
             return Course::Refused(out_of_scope(what.name, &scopes));
         }
         match in_force.policy.decide(&who, what, arguments) {
-            Decision::Allow => Course::Go,
+            Decision::Allow => {
+                observed.inspect(|call| call.decided(PolicyDecision::Allow));
+                Course::Go
+            }
             Decision::Deny { rule, reason } => {
                 observed.inspect(|call| call.decided_by(&rule));
                 Course::Refused(denied(what.name, &rule, &reason))
             }
-            Decision::Ask { rule, .. } if in_force.has_consent(who.session, &rule, what) => Course::Go,
+            Decision::Ask { rule, .. } if in_force.has_consent(who.session, &rule, what) => {
+                observed.inspect(|call| call.decided(PolicyDecision::Allow));
+                Course::Go
+            }
             Decision::Ask { rule, reason } if asking::can_be_asked(context.agreement) => {
+                observed.inspect(|call| call.decided(PolicyDecision::Ask));
                 Course::AskFirst { rule, reason }
             }
             Decision::Ask { rule, reason } => {

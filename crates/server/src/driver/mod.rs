@@ -223,7 +223,10 @@ impl<T: Transport> Driver<T> {
             }
             Action::Deliver(..) | Action::Unwatch(..) | Action::RootsChanged => return true,
             Action::Cancel(call) => self.cancel(*call),
-            Action::Refused(refusal) => self.transport.refused(refusal),
+            Action::Refused(refusal) => {
+                self.registration.tap.refused(T::dialect(&self.side), refusal.word());
+                self.transport.refused(refusal);
+            }
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
             Action::Declined(declined) => {
                 let Registration { hub, visit, .. } = &*self.registration;

@@ -70,6 +70,9 @@ impl Endpoint {
         if let Some(session) = tapped {
             self.tap_exchange(session, &head, &response);
         }
+        if response.status().is_client_error() || response.status().is_server_error() {
+            self.shared.service.tap().http_refused(response.status().as_u16());
+        }
         let serving = Serving::on(line);
         tracing::debug!(method = %head.method, path = head.uri.path(), status = response.status().as_u16(), "request");
         Ok(response.map(|content| Served::new(content, serving)))
@@ -110,6 +113,10 @@ impl Endpoint {
         match head.uri.path() {
             "/healthz" => return respond::text(StatusCode::OK, "ok\n"),
             "/readyz" if self.is_stopping() => return respond::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+            // The log names the upstreams: a client without authorization does not learn which there are.
+            "/readyz" if !self.shared.service.hub().not_open().is_empty() => {
+                return respond::text(StatusCode::SERVICE_UNAVAILABLE, "a required upstream is not open\n");
+            }
             "/readyz" => return respond::text(StatusCode::OK, "ready\n"),
             a2e::HEALTH if self.agents.is_some() => return a2e::health(&head.method),
             _ => {}

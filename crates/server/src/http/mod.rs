@@ -188,6 +188,8 @@ impl HttpServer {
         if let Some(agents) = endpoint.agents.clone() {
             tokio::spawn(chores.clone().run_until_cancelled_owned(async move { agents.end_overdue().await }));
         }
+        let hub = endpoint.shared.service.hub().clone();
+        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { hub.keep_required_open().await }));
         let connections = Arc::clone(&context.connections);
         tokio::spawn(chores.run_until_cancelled_owned(async move { connections.give_memory_back().await }));
         let accepting = TaskTracker::new();

@@ -101,6 +101,7 @@ impl Assembly {
         let parts = Parts { config: &config.a2e, data, agent: agent_of_parts, tap: &tap };
         mounted.add_capabilities(parts.assemble());
         let mut hub = Hub::of(mounted.mounts());
+        hub.require(mounted.required());
         if let Some(agent) = agent.clone() {
             agent.with_hub(hub.clone());
             hub = hub.with_agent(agent);

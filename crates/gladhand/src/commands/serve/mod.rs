@@ -14,6 +14,7 @@ use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
 use tracing::Level;
 
+use crate::access_log::AccessLog;
 use crate::authorization::FollowedAccess;
 use crate::commands::CommandError;
 use crate::commands::shared::arguments::{ListenArgs, WhoApproves};
@@ -21,9 +22,11 @@ use crate::commands::shared::settings::{self, Part, Settings};
 use crate::config::{self, Config, ConfigError, HttpConfig};
 use crate::exit::Exit;
 use crate::from_config;
+use crate::line_file::FlushGuard;
 use crate::policy_setup;
 use crate::recorder::followers::TapFollowers;
 use crate::recorder::{self, NotRecorded};
+use crate::telemetry::Telemetry;
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
 use gladhand_process::open_files;
@@ -32,6 +35,7 @@ use gladhand_server::downstream::Ended;
 use gladhand_server::http::{Http, Tls};
 use gladhand_server::refusal_line;
 use gladhand_session::clock::Clock;
+use gladhand_telemetry::OperationTransport;
 pub(super) use mounted::{ListWaits, Memory, reach};
 pub(super) use recursion::Within;
 use reload::{Following, HangUp, Reader};
@@ -44,6 +48,9 @@ With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05) and
 A2E at /session, /send and /stream. Stdin and stdout are not used. A request
 must name a loopback host, the address itself or a host of --allow-host. The
 server's health is at /healthz, /readyz and /health.
+
+With --metrics, numbers for Prometheus are at /metrics. They need the
+authorization of the endpoint, if it has one.
 
 Tools of the servers in the configuration file ([upstreams.NAME]) are served
 under names such as NAME__tool. Changes of the file apply while it runs.
@@ -169,6 +176,11 @@ pub(super) fn serve(
 ) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let (service, _policy) = policy_setup::govern(service, &config, data.as_deref())?;
+    let access_log = AccessLog::start(&config.access_log)?;
+    if let Some(log) = access_log.clone() {
+        service.hub().observe_calls(Arc::new(log));
+    }
+    let _access_log = FlushGuard(access_log.map(|log| log.queue));
     let token = config::token_in_environment().map_err(CommandError::usage)?;
     from_config::follow(access, &config, token).map_err(CommandError::usage)?;
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
@@ -181,8 +193,15 @@ pub(super) fn serve(
     if let Some(dialect) = dialect(&args.dialect) {
         service = service.pinned(dialect);
     }
+    let serves_metrics = !args.http.is_empty() && (args.metrics || config.metrics.enabled);
+    let transport = if args.http.is_empty() { OperationTransport::Stdio } else { OperationTransport::Http };
+    let telemetry =
+        Telemetry::start(&config.telemetry, serves_metrics, transport, &service).map_err(CommandError::usage)?;
     if !args.http.is_empty() {
         let mut http = http(args, config.http)?;
+        if let Some(telemetry) = telemetry.as_ref().filter(|_| serves_metrics) {
+            http.side_routes.push(telemetry.route());
+        }
         http.agents = from_config::agent_limits(&config.a2e);
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
     }

@@ -212,6 +212,11 @@ impl Mounted {
         toolbox.chain(repository).chain(agent).chain(capabilities).chain(upstreams).collect()
     }
 
+    /// The names of the required upstreams.
+    pub(super) fn required(&self) -> Vec<String> {
+        self.upstreams.iter().filter(|entry| entry.config.required).map(|entry| entry.name.clone()).collect()
+    }
+
     /// Follows a configuration. An upstream that stayed what it is goes on undisturbed.
     pub(super) fn update(&mut self, config: &Config) -> Change {
         self.violations.handle(config.policy.violations);

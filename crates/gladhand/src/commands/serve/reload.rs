@@ -131,6 +131,7 @@ impl Following {
         if change.is_empty() {
             return;
         }
+        self.hub.require(self.mounted.required());
         self.hub.remount(self.mounted.mounts());
         if self.hub.has_resource_without_provider() {
             // A new upstream may have the resource, and lists it only after it has started.

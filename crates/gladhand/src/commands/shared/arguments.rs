@@ -29,6 +29,9 @@ pub struct ListenArgs {
     /// Private key of the certificate, in PEM form.
     #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     pub tls_key: Option<PathBuf>,
+    /// Serve metrics for Prometheus at /metrics.
+    #[arg(long, requires = "http")]
+    pub metrics: bool,
     /// Configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
