@@ -6,7 +6,7 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 20] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 21] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
     ("docs/a2e.md", include_str!("../../../docs/a2e.md")),
