@@ -29,7 +29,7 @@ pub struct Recorder<W> {
     part: W,
     /// The size of the part.
     bytes: u64,
-    /// The size of the part when it had its header only.
+    /// The size of the part when it had its header only. 0: it has no header yet.
     header_bytes: u64,
     /// The lines that are collected, or the rest of a line that was written in part. It precedes the next line, so that no
     /// line is broken.
@@ -129,7 +129,9 @@ impl<W: Write> Recorder<W> {
             self.finish_line()?;
             self.part = (self.begin_part)(self.header.part + 1)?;
             self.header.part += 1;
-            self.bytes = 0;
+            (self.bytes, self.header_bytes) = (0, 0);
+        }
+        if self.header_bytes == 0 {
             self.write_header()?;
         }
         self.write_bytes(line.as_bytes())
@@ -137,8 +139,9 @@ impl<W: Write> Recorder<W> {
 
     fn write_header(&mut self) -> io::Result<()> {
         let line = self.header.to_line() + "\n";
+        self.write_bytes(line.as_bytes())?;
         self.header_bytes = line.len() as u64;
-        self.write_bytes(line.as_bytes())
+        Ok(())
     }
 
     /// Writes a line after the rest of the one before. If only a part of it can be written, the rest is kept, and the next
@@ -348,6 +351,9 @@ mod tests {
             let texts = entries.iter().filter(|kind| matches!(kind, EntryKind::Text { .. })).count();
             assert_eq!(texts as u64 + dropped, 6, "room {room}: {part}");
             assert!(part.ends_with("\"back\"}\n"), "{part}");
+            for part in disk.parts().iter().filter(|part| !part.is_empty()) {
+                assert!(part.lines().next().is_some_and(|line| Header::parse(line).is_ok()), "room {room}: {part}");
+            }
         }
     }
 

@@ -144,7 +144,7 @@ fn ends_setting(after: &str) -> bool {
 fn is_secret(value: &str, is_setting: bool) -> bool {
     let is_code = value.contains(['(', '[', '{']) || value.contains("://") || value.starts_with(['/', '.', '~', '$']);
     let is_state = STATES.iter().any(|state| state.eq_ignore_ascii_case(value.trim_end_matches(['.', '!', '?'])));
-    let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(|byte| test(byte));
+    let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(test);
     let (has_digit, has_letter) = (has(u8::is_ascii_digit), has(|byte| !byte.is_ascii_digit()));
     let is_random = has_digit && has_letter && value.len() >= MIN_RANDOM_BYTES;
     let is_number = !has_letter && value.len() < MIN_DIGITS;

@@ -112,11 +112,13 @@ pub(crate) enum PairMember {
 
 impl PairMember {
     pub(crate) fn of(name: &str) -> Self {
-        let is = |known: &&str| name.eq_ignore_ascii_case(known);
-        match () {
-            () if ["name", "key"].iter().any(is) => Self::Name,
-            () if is(&"value") => Self::Value,
-            () => Self::Other,
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        if is("name") || is("key") {
+            Self::Name
+        } else if is("value") {
+            Self::Value
+        } else {
+            Self::Other
         }
     }
 }

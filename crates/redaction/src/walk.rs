@@ -165,7 +165,7 @@ impl<'j, 'r> Walk<'j, 'r> {
 
     /// Prepares for the next item of the innermost level. If it is a member, its name prepares further.
     fn expect_item(&mut self) {
-        self.next = self.levels.last().map_or(Treatment::default(), |level| Treatment::of_item(level.inside));
+        self.next = self.levels.last().map_or_else(Treatment::default, |level| Treatment::of_item(level.inside));
         (self.next_member, self.next_has_properties) = (PairMember::Other, false);
     }
 
@@ -383,11 +383,11 @@ mod tests {
     }
 
     fn shown(json: &str) -> String {
-        redact_raw(&json::raw(json.to_owned())).map_or(json.to_owned(), |shown| shown.get().to_owned())
+        redact_raw(&json::raw(json.to_owned())).map_or_else(|| json.to_owned(), |shown| shown.get().to_owned())
     }
 
     fn cut(json: &str) -> String {
-        redact_raw_cut(&json::raw(json.to_owned())).map_or(json.to_owned(), |shown| shown.get().to_owned())
+        redact_raw_cut(&json::raw(json.to_owned())).map_or_else(|| json.to_owned(), |shown| shown.get().to_owned())
     }
 
     /// How many bytes were read, and how many texts were searched.

@@ -1,11 +1,13 @@
 //! The files of a recording: FILE is the newest part, FILE.1 the one before, up to FILE.4.
 
 use std::ffi::OsString;
+use std::fs::TryLockError;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use fs_err::{File, OpenOptions};
 use gladhand_recording::Header;
+use gladhand_store::open_regular;
 
 use super::NotRecorded;
 
@@ -70,7 +72,17 @@ pub(super) fn begin_part(path: &Path, part: u32) -> io::Result<File> {
     options.append(true).create_new(true);
     #[cfg(unix)]
     fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    let file = options.open(path)?;
+    // Shows other processes that the recording is still written. Not every file system has locks, and on Windows a lock
+    // would keep readers out.
+    #[cfg(unix)]
+    let _ = file.file().try_lock();
+    Ok(file)
+}
+
+/// Whether a process writes this recording now.
+pub(super) fn is_being_written(path: &Path) -> bool {
+    open_regular(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 fn move_aside(path: &Path) -> io::Result<()> {
@@ -89,7 +101,7 @@ fn move_aside(path: &Path) -> io::Result<()> {
 fn is_recording(file: &Path) -> bool {
     /// Commands in a header may be long.
     const MAX_HEADER_BYTES: u64 = 4 * 1024 * 1024;
-    let Ok(file) = File::open(file) else { return false };
+    let Ok(file) = open_regular(file) else { return false };
     let mut line = Vec::new();
     let read = BufReader::new(file.take(MAX_HEADER_BYTES)).read_until(b'\n', &mut line);
     read.is_ok() && std::str::from_utf8(&line).is_ok_and(|line| Header::parse(line).is_ok())

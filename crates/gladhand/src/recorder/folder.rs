@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use gladhand_session::tap::Tap;
 
-use super::files::{OLDER_PARTS, numbered};
+use super::files::{OLDER_PARTS, is_being_written, numbered};
 use super::tapped::TapRecording;
 use super::{Existing, FileRecorder, Masks, NotRecorded};
 use crate::config::RecordConfig;
@@ -33,7 +33,8 @@ pub(crate) fn start(config: &RecordConfig, tap: &Arc<Tap>) -> Result<Option<TapR
     TapRecording::start(tap, recorder).map(Some).map_err(|error| NotRecorded::File { path, error })
 }
 
-/// Deletes recordings until there is a place for one more. Those that were written last stay.
+/// Deletes recordings until there is a place for one more. Those that were written last stay, and those that a process
+/// still writes.
 fn delete_old(folder: &Path) -> io::Result<()> {
     let mut recordings: Vec<(SystemTime, PathBuf)> = Vec::new();
     for entry in fs_err::read_dir(folder)? {
@@ -47,7 +48,8 @@ fn delete_old(folder: &Path) -> io::Result<()> {
     }
     recordings.sort();
     let excess = (recordings.len() + 1).saturating_sub(KEPT);
-    for (_, path) in recordings.into_iter().take(excess) {
+    let ended = recordings.into_iter().take(excess).filter(|(_, path)| !is_being_written(path));
+    for (_, path) in ended {
         for part in (1..=OLDER_PARTS).map(|number| numbered(&path, number)).filter(|part| part.exists()) {
             fs_err::remove_file(part)?;
         }
@@ -59,6 +61,28 @@ fn delete_old(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_recording_that_is_still_written_is_not_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let live = super::super::files::begin_part(&at("gladhand-0.jsonl"), 1).unwrap();
+        fs_err::write(at("gladhand-1.jsonl"), "").unwrap();
+        for number in 2..=KEPT {
+            fs_err::write(at(&format!("gladhand-{number}.jsonl")), "").unwrap();
+        }
+        let old = SystemTime::UNIX_EPOCH;
+        live.file().set_modified(old).unwrap();
+        let ended = fs_err::OpenOptions::new().write(true).open(at("gladhand-1.jsonl")).unwrap();
+        ended.file().set_modified(old).unwrap();
+        delete_old(folder.path()).unwrap();
+        assert!(at("gladhand-0.jsonl").exists() && !at("gladhand-1.jsonl").exists());
+        drop(live);
+        fs_err::write(at("gladhand-1.jsonl"), "").unwrap();
+        delete_old(folder.path()).unwrap();
+        assert!(!at("gladhand-0.jsonl").exists(), "its process has ended");
+    }
 
     #[test]
     fn the_folder_keeps_the_newest_recordings_and_other_files() {

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn each_match_is_one_place_however_many_there_are() {
+    fn touching_matches_are_masked_as_one_place() {
         let mut masks = Masks::of(&["cust-[0-9]+".to_owned(), "[0-9]".to_owned(), "t-1".to_owned()]).unwrap();
         let count = 100_000;
         let many = "cust-1 ".repeat(count);

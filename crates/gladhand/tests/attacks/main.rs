@@ -28,6 +28,7 @@ mod oauth;
 mod pins;
 mod policy_reach;
 mod project_files;
+mod redaction;
 mod reload;
 mod restarts;
 mod retention;

@@ -17,7 +17,7 @@ use gladhand_recording::{
 
 use crate::commands::CommandError;
 use crate::commands::shared::drawing::{describe, label};
-use crate::terminal::text::counted;
+use crate::terminal::text::{counted, quoted};
 
 /// How many unreadable lines are kept; the rest is counted.
 const BAD_LINES: usize = 100;
@@ -336,7 +336,7 @@ pub(in crate::commands) type FileReader = Reader<BufReader<std::fs::File>>;
 
 /// Opens one file of a recording.
 pub(in crate::commands) fn open(file: &Path) -> Result<FileReader, CommandError> {
-    let source = fs_err::File::open(file).map_err(CommandError::usage)?.into_parts().0;
+    let source = gladhand_store::open_regular(file).map_err(CommandError::usage)?;
     Reader::open(BufReader::new(source)).map_err(|error| match error {
         OpenError::NotARecording(error) => {
             CommandError::usage(anyhow::Error::new(error).context(format!("{}", file.display())))
@@ -436,6 +436,7 @@ impl Recording {
 impl std::fmt::Display for BadLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { file, line, why } = self;
-        write!(f, "{}:{line}: {why}", file.display())
+        // The reason may repeat text of the file.
+        write!(f, "{}:{line}: {}", file.display(), quoted(&why.to_string()))
     }
 }

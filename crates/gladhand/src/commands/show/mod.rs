@@ -14,7 +14,7 @@ use crate::commands::shared::drawing::headline;
 use crate::commands::shared::message_filter::MessageFilter;
 use crate::commands::shared::recordings::Recording;
 use crate::commands::shared::session_drawing::{draw_exchange, draw_line, drawing, session_head};
-use crate::commands::{CommandError, note, print_report, written};
+use crate::commands::{CommandError, note, print_json, written};
 use crate::exit::Exit;
 use crate::terminal::text::plain;
 
@@ -72,7 +72,8 @@ pub fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
         }
     }
     if args.json {
-        return print_report(report::report(&recording, filter), None);
+        print_json(&report::report(&recording, filter))?;
+        return Ok(Exit::Success.into());
     }
     if let Some(out) = &args.html {
         let page = html::page(&recording, filter);
