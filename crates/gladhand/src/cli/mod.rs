@@ -12,6 +12,7 @@ use crate::commands::Audience;
 use crate::commands::bridge::BridgeArgs;
 use crate::commands::call::CallArgs;
 use crate::commands::chat::ChatArgs;
+use crate::commands::check::CheckArgs;
 use crate::commands::config::ConfigArgs;
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::list::{PromptsArgs, ResourcesArgs, ToolsArgs};
@@ -194,6 +195,8 @@ pub enum Command {
     Open(OpenArgs),
     /// Find out what a server is: versions, lists, timing, oddities, configuration.
     Probe(ProbeArgs),
+    /// Judge a server or a client by the rules of its dialects.
+    Check(CheckArgs),
     /// Call a tool of a server.
     Call(CallArgs),
     /// Show the messages of a recording.

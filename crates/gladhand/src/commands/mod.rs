@@ -20,6 +20,7 @@ use crate::terminal::text::{Reader, plain_lines};
 pub mod bridge;
 pub mod call;
 pub mod chat;
+pub mod check;
 pub mod config;
 pub mod doctor;
 pub mod list;
