@@ -38,6 +38,12 @@ fn unique(view: &View<'_>, tally: &mut Tally, (method, list): (&str, &str), key:
         let Some(name) = entry.get(key).and_then(Value::as_str) else { continue };
         // The same page may have been requested twice; its first answer counts.
         let cursor = pair.request.text_at("/params/cursor").unwrap_or_default();
+        // A page behind an invented cursor is no page of the list.
+        let is_given =
+            view.results(method).iter().any(|(_, page)| page.get("nextCursor").is_some_and(|next| next == cursor));
+        if !cursor.is_empty() && !is_given {
+            continue;
+        }
         let first = pages.iter().find(|(page, _)| *page == cursor).map(|(_, line)| *line);
         if first.is_some_and(|line| line != pair.answer.line) {
             continue;

@@ -17,6 +17,7 @@ use crate::commands::config::ConfigArgs;
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::list::{PromptsArgs, ResourcesArgs, ToolsArgs};
 use crate::commands::login::{LoginArgs, LogoutArgs};
+use crate::commands::loss::LossArgs;
 use crate::commands::open::OpenArgs;
 use crate::commands::policy::PolicyArgs;
 use crate::commands::probe::ProbeArgs;
@@ -197,6 +198,8 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Judge a server or a client by the rules of its dialects.
     Check(CheckArgs),
+    /// Show what clients lose and gain with a server through the bridge.
+    Loss(LossArgs),
     /// Call a tool of a server.
     Call(CallArgs),
     /// Show the messages of a recording.

@@ -25,6 +25,7 @@ pub mod config;
 pub mod doctor;
 pub mod list;
 pub mod login;
+pub mod loss;
 pub mod manual;
 pub mod open;
 pub mod policy;

@@ -49,8 +49,10 @@ fn broken(check: &Check, summary: &Summary, width: usize, text: &mut String) {
     let _ = writeln!(text, "  {style}{:<6}{style:#}  {STRONG}{}{STRONG:#}", check.rule.level.word(), check.rule.id);
     let about = format!("{} ({})", check.rule.about, check.rule.section);
     write_labelled(text, "          ", &plain(&about), width);
-    for evidence in &check.evidence {
-        self::evidence(evidence, check.rule.level, summary, width, text);
+    for (number, evidence) in check.evidence.iter().enumerate() {
+        // One exchange shows the problem. The note of the lint names the tool, and the list that has it is long.
+        let with_messages = number == 0 && check.rule.level != Level::Lint;
+        self::evidence(evidence, with_messages, summary, width, text);
     }
     let more = check.broken.saturating_sub(check.evidence.len());
     if more > 0 {
@@ -59,13 +61,11 @@ fn broken(check: &Check, summary: &Summary, width: usize, text: &mut String) {
     text.push('\n');
 }
 
-fn evidence(evidence: &Evidence, level: Level, summary: &Summary, width: usize, text: &mut String) {
+fn evidence(evidence: &Evidence, with_messages: bool, summary: &Summary, width: usize, text: &mut String) {
     let judged = summary.exchanges.get(evidence.exchange);
     let place = judged.map(|judged| format!("{}, {}", judged.client(), judged.exchange.name)).unwrap_or_default();
     write_labelled(text, "        - ", &format!("{} ({place})", plain(&evidence.note)), width);
-    // The note of the lint names the tool; the list itself is long.
-    let lines = if level == Level::Lint { &[][..] } else { &evidence.lines[..] };
-    for line in lines {
+    for line in evidence.lines.iter().filter(|_| with_messages) {
         let arrow = if line.from == Side::Client { "→" } else { "←" };
         let message: String = match line.text.chars().count() {
             ..=MESSAGE => line.text.clone(),
