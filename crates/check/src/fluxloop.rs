@@ -1,7 +1,7 @@
 //! Fluxloop: rules for servers, and for clients.
 //!
-//! MUST rules are those of the protocol page. The shipped server speaks another form and ends at a malformed line. What
-//! only the recommendations ask for is a SHOULD.
+//! MUST rules are those of the protocol page. The shipped server speaks another form and ends at a malformed line. A rule
+//! that only the recommendations have is a SHOULD.
 
 use serde_json::Value;
 

@@ -22,7 +22,7 @@ pub struct Rule {
     pub versions: Versions,
     /// The page of the specification, and the section on it.
     pub section: &'static str,
-    /// What the rule asks for, as a sentence without a period.
+    /// The demand of the rule, as a sentence without a period.
     pub about: &'static str,
     pub(crate) judge: fn(&View<'_>, &mut Tally),
 }

@@ -21,7 +21,7 @@ const MOST_PAGES: usize = 20;
 /// Lines to send, and where to wait for answers.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// What it exercises.
+    /// The subject of the exchange.
     pub name: &'static str,
     /// The dialect.
     pub dialect: &'static str,

@@ -18,7 +18,7 @@ pub(crate) struct Tally {
 pub struct Failure {
     /// The numbers of the lines in the exchange.
     pub lines: Vec<usize>,
-    /// What is wrong there.
+    /// The problem.
     pub note: String,
 }
 
@@ -35,7 +35,7 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
 }
 
-/// What the outcome says about the rule.
+/// The conclusion about the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It was kept each time.

@@ -198,7 +198,7 @@ fn a_faulty_server_of_each_dialect_is_caught_with_the_exchange_that_shows_it() {
     let folder = tempfile::tempdir().unwrap();
     for (dialect, script, expected) in FAULTY {
         let log = folder.path().join(dialect);
-        let arguments = ["--server", "--json", "--timeout", "2", "--as", dialect];
+        let arguments = ["--server", "--json", "--timeout", "2", "--only", dialect];
         let output = check(&arguments, Some(script)).env("LOG", &log).output().unwrap();
         let report = report(&output);
         assert_eq!((output.status.code(), &report["error"]["code"]), (Some(5), &json!("rule_broken")), "{report:#}");
@@ -220,7 +220,7 @@ fn a_faulty_server_of_each_dialect_is_caught_with_the_exchange_that_shows_it() {
 #[test]
 fn the_report_has_formats_for_people_and_for_ci() {
     let run = |format: &str| {
-        let arguments = ["--server", "--timeout", "2", "--as", "loaf", "--format", format];
+        let arguments = ["--server", "--timeout", "2", "--only", "loaf", "--format", format];
         let output = check(&arguments, Some(FAULTY_LOAF)).env("COLUMNS", "80").output().unwrap();
         assert_eq!(output.status.code(), Some(5), "{format}");
         text(&output)
@@ -270,7 +270,7 @@ fn all_rules_are_listed() {
 fn our_own_client_keeps_the_rules() {
     let own = env!("CARGO_BIN_EXE_gladhand");
     for (speak, version) in [("mcp", "mcp@2025-11-25"), ("a2e", "a2e@1.0"), ("loaf", "loaf@1.0.0")] {
-        let mut command = check(&["--client", "--json", "--as", speak], None);
+        let mut command = check(&["--client", "--json", "--only", speak], None);
         let output = command.args(["--", own, "tools", "--as", speak, "--", "{server}"]).output().unwrap();
         let report = report(&output);
         assert_eq!(broken(&report, &["must", "should"]), [""; 0], "{speak}: {report:#}");
@@ -285,7 +285,7 @@ fn a_faulty_client_is_caught() {
     // It begins with a request, and never answers.
     let faulty = r#"mkfifo "$DIR/in$$"; (printf '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n{"jsonrpc":"2.0","method":"notifications/initialized"}\n'; sleep 1) > "$DIR/in$$" & $0 "$@" < "$DIR/in$$" >/dev/null"#;
     let folder = tempfile::tempdir().unwrap();
-    let mut command = check(&["--client", "--json", "--as", "mcp"], None);
+    let mut command = check(&["--client", "--json", "--only", "mcp"], None);
     command.args(["--", "sh", "-c", faulty, "{server}"]).env("DIR", folder.path());
     let output = command.output().unwrap();
     let report = report(&output);

@@ -71,7 +71,7 @@ fn clients_that_a_server_does_not_know_gain_its_features_through_the_bridge() {
 fn one_client_can_be_compared_with_chosen_capabilities() {
     let folder = tempfile::tempdir().unwrap();
     let run = |declare: &str| {
-        let arguments = ["--json", "--as", "mcp@2025-06-18", "--declare", declare];
+        let arguments = ["--json", "--only", "mcp@2025-06-18", "--declare", declare];
         let output = loss(&arguments, Some(OLD)).env("GLADHAND_DATA_DIR", folder.path()).output().unwrap();
         let report = report(&output);
         assert_eq!(report["clients"].as_array().unwrap().len(), 1, "{report:#}");
@@ -88,7 +88,7 @@ fn one_client_can_be_compared_with_chosen_capabilities() {
 fn the_comparison_fits_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     for columns in [60, 80] {
-        let mut command = loss(&["--as", "a2e"], Some(OLD));
+        let mut command = loss(&["--only", "a2e"], Some(OLD));
         command.env("GLADHAND_DATA_DIR", folder.path()).env("COLUMNS", columns.to_string());
         let page = String::from_utf8(command.output().unwrap().stdout).unwrap();
         assert!(page.contains("gains") && page.contains("never"), "{page}");

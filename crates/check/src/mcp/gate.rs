@@ -1,4 +1,4 @@
-//! What was negotiated decides what may be sent.
+//! The gate: negotiated capabilities decide which messages may be sent.
 
 use super::{client_declares, declares, handshake, must, refused_with, should, stateless};
 use crate::message::{Message, View};

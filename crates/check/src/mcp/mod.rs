@@ -107,7 +107,7 @@ fn refused_with(tally: &mut Tally, pairs: Vec<Pair<'_, '_>>, codes: &[i64]) {
     }
 }
 
-/// What the server declared: the capabilities of the last opening that it answered.
+/// The capabilities that the server declared in the last opening that it answered.
 fn declared<'v>(view: &'v View<'_>) -> Option<&'v Value> {
     view.messages.iter().rev().find_map(|message| message.at("/result/capabilities"))
 }

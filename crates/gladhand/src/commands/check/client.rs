@@ -47,7 +47,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
         return Err(CommandError::usage(error).hint(hint));
     }
     let speak =
-        Speak::parse(&args.speak).ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.speak)))?;
+        Speak::parse(&args.only).ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.only)))?;
     let scripts: Vec<_> = ServerScript::ALL.into_iter().filter(|script| is_wanted(*script, speak)).collect();
     let limit = Duration::from_secs(args.timeout * SESSION);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -70,7 +70,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What is wrong, for a line of a report.
+/// The problem, for a line of a report.
 fn problem(check: &Check, summary: &Summary) -> String {
     let mut text = String::new();
     for evidence in &check.evidence {

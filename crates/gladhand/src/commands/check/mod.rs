@@ -35,7 +35,7 @@ no session to judge. With --strict, every broken rule counts.
 
 Examples:
   gladhand check --server -- npx -y @modelcontextprotocol/server-everything
-  gladhand check --server --as mcp@2025-11-25 https://example.org/mcp
+  gladhand check --server --only mcp@2025-11-25 https://example.org/mcp
   gladhand check --server --format junit -- my-server > report.xml
   gladhand check --client -- gladhand tools -- {server}
   gladhand check --list
@@ -56,8 +56,8 @@ pub struct CheckArgs {
     #[arg(long, conflicts_with_all = ["url", "command"])]
     pub list: bool,
     /// Check only this dialect, or this version of it [default: all that the server speaks].
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients_beside(&[Speak::AUTO]), ignore_case = true)]
-    pub speak: String,
+    #[arg(long, value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients_beside(&[Speak::AUTO]), ignore_case = true)]
+    pub only: String,
     /// Count every broken rule as a failure, not only those of the level MUST.
     #[arg(long)]
     pub strict: bool,

@@ -40,7 +40,7 @@ const MOST_SILENCES: usize = 3;
 /// How many requests may follow from what a server listed.
 const MOST_FOLLOWING: usize = 25;
 
-/// After the last answer the server may still send something that nobody asked for.
+/// After the last answer the server may still send something that no request asked for.
 const AFTERTHOUGHT: Duration = Duration::from_millis(100);
 
 /// A version of a dialect that the server speaks.
@@ -48,7 +48,7 @@ type Spoken = (&'static Dialect, &'static str);
 
 pub(super) fn run(args: &CheckArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let speak =
-        Speak::parse(&args.speak).ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.speak)))?;
+        Speak::parse(&args.only).ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.only)))?;
     let target = target(args.url.as_deref(), &args.command)?;
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CheckArgs, verbosity: u8) -> Result<ExitCode, CommandEr
         let mut signals = Signals::listen()?;
         let access = Access::to(&target, headers, roots, mcp_token, sign_in::Manner::InPassing).await;
         let check = async {
-            let spoken = match named(&args.speak) {
+            let spoken = match named(&args.only) {
                 Some(named) => vec![named],
                 None => spoken(&target, &access, &setup, speak, verbosity > 0).await?,
             };
@@ -88,7 +88,7 @@ pub(super) fn run(args: &CheckArgs, verbosity: u8) -> Result<ExitCode, CommandEr
     }
 }
 
-/// The version that `--as` names, if it names one.
+/// The version that `--only` names, if it names one.
 fn named(text: &str) -> Option<Spoken> {
     let (name, version) = text.split_once('@')?;
     let dialect = REGISTRY.iter().copied().find(|dialect| dialect.name.eq_ignore_ascii_case(name))?;

@@ -6,7 +6,7 @@ use gladhand_core::negotiation::Side;
 /// How many failures of one rule are shown.
 const MOST_SHOWN: usize = 3;
 
-/// What was judged, and the result.
+/// The judged target, and the result.
 #[derive(Debug)]
 pub(super) struct Summary {
     /// The command or the URL, as a person would type it.

@@ -10,7 +10,7 @@ use crate::commands::open::exchange::{Record, Verdict};
 use crate::commands::open::report::Reason;
 use gladhand_client::upstream::Target;
 
-/// What every client loses and gains.
+/// The losses and gains of all clients.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     /// Whether the server opened a session directly, in any dialect.
@@ -25,7 +25,7 @@ pub(super) struct Comparison {
     pub(super) clients: Vec<Client>,
 }
 
-/// What one client loses and gains.
+/// The losses and gains of one client.
 #[derive(Debug, Serialize)]
 pub(super) struct Client {
     pub(super) dialect: &'static str,

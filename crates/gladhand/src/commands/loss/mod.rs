@@ -40,16 +40,16 @@ with the reason. No tool is called. The exit code is 0 if a session opened, and
 
 Examples:
   gladhand loss -- npx -y @modelcontextprotocol/server-everything stdio
-  gladhand loss --as mcp@2024-11-05 -- my-server
-  gladhand loss --as mcp --declare elicitation --json https://example.org/mcp";
+  gladhand loss --only mcp@2024-11-05 -- my-server
+  gladhand loss --only mcp --declare elicitation --json https://example.org/mcp";
 
 /// Options of `loss`.
 #[derive(Debug, Args)]
 #[command(after_help = LOSS_HELP)]
 pub struct LossArgs {
     /// Compare only this client, or this dialect [default: every client].
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients_beside(&[Speak::AUTO]), ignore_case = true)]
-    pub speak: String,
+    #[arg(long, value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients_beside(&[Speak::AUTO]), ignore_case = true)]
+    pub only: String,
     /// Capabilities of the client, comma-separated [default: elicitation, sampling and roots].
     #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
     pub declare: Option<Vec<String>>,
@@ -112,7 +112,7 @@ pub fn run(args: &LossArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
             // Dropping the surveys ends every process at once.
             stop = signals.next() => return Ok(signals::exit_status(stop).into()),
         };
-        let comparison = Comparison::new(&target, &direct, &bridged, |record| is_wanted(record, &args.speak));
+        let comparison = Comparison::new(&target, &direct, &bridged, |record| is_wanted(record, &args.only));
         let failure = (!comparison.opened).then(|| {
             CommandError::new(Exit::PeerFailed, anyhow!("no session opened in any dialect"))
                 .hint("`gladhand probe` shows what the server does")
@@ -186,10 +186,10 @@ fn declared(args: &LossArgs) -> Result<Vec<Capability>, CommandError> {
     }
 }
 
-/// Whether a client is among those that `--as` names.
-fn is_wanted(record: &Record, speak: &str) -> bool {
+/// Whether a client is among those that `--only` names.
+fn is_wanted(record: &Record, only: &str) -> bool {
     let name = format!("{}@{}", record.dialect.name, record.version);
-    speak.eq_ignore_ascii_case(Speak::AUTO)
-        || speak.eq_ignore_ascii_case(record.dialect.name)
-        || speak.eq_ignore_ascii_case(&name)
+    only.eq_ignore_ascii_case(Speak::AUTO)
+        || only.eq_ignore_ascii_case(record.dialect.name)
+        || only.eq_ignore_ascii_case(&name)
 }
