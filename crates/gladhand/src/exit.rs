@@ -30,7 +30,7 @@ impl Exit {
         (Self::PeerFailed, "the peer could not be started, went away, was silent, or broke its protocol"),
         (
             Self::CallFailed,
-            "for `call` and its like: the tool reports a failure, or the server answered with an error; for `replay`: messages differ",
+            "for `call` and its like: the tool reports a failure, or the server answered with an error; for `replay`: messages differ; for `check`: a rule is broken",
         ),
     ];
 

@@ -63,6 +63,8 @@ fn main() -> ExitCode {
         Command::Policy(args) => commands::policy::run(&args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
         Command::Probe(args) => commands::probe::run(&args, cli.global.verbose),
+        Command::Check(args) => commands::check::run(&args, cli.global.verbose),
+        Command::Loss(args) => commands::loss::run(&args, cli.global.verbose),
         Command::Config(args) => commands::config::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         #[cfg(unix)]

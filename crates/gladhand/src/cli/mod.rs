@@ -12,10 +12,12 @@ use crate::commands::Audience;
 use crate::commands::bridge::BridgeArgs;
 use crate::commands::call::CallArgs;
 use crate::commands::chat::ChatArgs;
+use crate::commands::check::CheckArgs;
 use crate::commands::config::ConfigArgs;
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::list::{PromptsArgs, ResourcesArgs, ToolsArgs};
 use crate::commands::login::{LoginArgs, LogoutArgs};
+use crate::commands::loss::LossArgs;
 use crate::commands::open::OpenArgs;
 use crate::commands::policy::PolicyArgs;
 use crate::commands::probe::ProbeArgs;
@@ -200,6 +202,10 @@ pub enum Command {
     Open(OpenArgs),
     /// Find out what a server is: versions, lists, timing, oddities, configuration.
     Probe(ProbeArgs),
+    /// Judge a server or a client by the rules of its dialects.
+    Check(CheckArgs),
+    /// Show what clients lose and gain with a server through the bridge.
+    Loss(LossArgs),
     /// Call a tool of a server.
     Call(CallArgs),
     /// Keep one session with a server open, and run commands in it.

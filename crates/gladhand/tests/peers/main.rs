@@ -5,6 +5,7 @@
 //! peer that is not there was not talked to.
 
 mod a2e_mcp;
+mod checked;
 mod clients;
 mod coupling;
 mod direct;

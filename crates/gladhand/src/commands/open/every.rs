@@ -30,20 +30,34 @@ pub(in crate::commands) fn clients(target: &Target) -> Vec<(&'static Dialect, &'
     clients
 }
 
-/// Opens a session as each client. `lists` is how long the lists of an open session may take, if they are wanted.
-pub(in crate::commands) async fn open(
-    target: &Target,
-    access: &Access,
-    setup: &ClientSetup,
-    timeout: Duration,
-    log_stderr: bool,
-    lists: Option<Duration>,
-) -> Vec<(Record, Running)> {
+/// A server to open as each client.
+#[derive(Debug)]
+pub(in crate::commands) struct Survey<'a> {
+    /// The server.
+    pub(in crate::commands) target: &'a Target,
+    /// How to get into one that is reached over HTTP.
+    pub(in crate::commands) access: &'a Access,
+    /// The declarations of each client; the version is replaced.
+    pub(in crate::commands) setup: &'a ClientSetup,
+    /// The limit for each opening.
+    pub(in crate::commands) timeout: Duration,
+    /// Whether the server's stderr goes into our log.
+    pub(in crate::commands) log_stderr: bool,
+    /// How long the lists of an open session may take, if they are wanted.
+    pub(in crate::commands) lists: Option<Duration>,
+    /// Environment variables that the server does not inherit.
+    pub(in crate::commands) hidden: Vec<String>,
+}
+
+/// Opens a session as each client.
+pub(in crate::commands) async fn open(survey: &Survey<'_>) -> Vec<(Record, Running)> {
+    let Survey { target, access, timeout, log_stderr, lists, .. } = *survey;
     let begun = Instant::now();
     let deadline = watch::Sender::new(begun + timeout);
     let attempts = clients(target).into_iter().map(|(dialect, version)| {
-        let setup = ClientSetup { version: version.to_owned(), ..setup.clone() };
-        let plan = Plan { dialect, setup, target: target.clone(), access, log_stderr, lists };
+        let setup = ClientSetup { version: version.to_owned(), ..survey.setup.clone() };
+        let hidden = survey.hidden.clone();
+        let plan = Plan { dialect, setup, target: target.clone(), access, log_stderr, lists, hidden };
         let deadline = &deadline;
         async move {
             let attempt = exchange::open(plan, too_late(begun, deadline.subscribe()), &mut |_| {}).await;

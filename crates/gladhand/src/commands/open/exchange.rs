@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use crate::commands::shared::drawing::{describe, label};
 use crate::commands::shared::opened_server::Access;
-use crate::config::env;
 use gladhand_client::http_client::{Endpoint, HttpClient, Style};
 use gladhand_client::upstream::transport::Transport;
 use gladhand_client::upstream::{HttpEvidence, OpenError, Probe, ProcessEnd, Target, start_process};
@@ -51,6 +50,9 @@ pub(in crate::commands) struct Plan<'a> {
     pub(in crate::commands) log_stderr: bool,
     /// How long the lists of an open session may take, all together. `None`: they are not requested.
     pub(in crate::commands) lists: Option<Duration>,
+    /// Environment variables that the server does not inherit. It must not inherit our tokens: a server that takes its
+    /// token from our environment would accept the one that we present.
+    pub(in crate::commands) hidden: Vec<String>,
 }
 
 /// The record of an opening.
@@ -188,17 +190,17 @@ pub(in crate::commands) async fn open(
     given_up: impl Future<Output = Verdict>,
     show: &mut dyn FnMut(&RecordedLine),
 ) -> (Record, Running) {
-    let Plan { dialect, setup, target, access, log_stderr, lists } = plan;
+    let Plan { dialect, setup, target, access, log_stderr, lists, hidden } = plan;
     let record = Record::empty(dialect, &setup.version, target.clone(), Verdict::refused(Refusal::PeerGone));
     let started = Instant::now();
     let (sender, crossed) = mpsc::unbounded_channel();
     let tap = Arc::new(Tap::default());
     let attached = tap.attach(Arc::new(Crossing(sender)));
     let mut recorder = Recorder { record, started, recorded: 0, crossed, show };
-    let mut opening = Opening { dialect, tap, probe: None, evidence: HttpEvidence::default() };
+    let mut opening = Opening { dialect, tap, log_stderr, hidden, probe: None, evidence: HttpEvidence::default() };
     let verdict = async {
         tokio::select! {
-            verdict = opening.run(target, &setup, access, log_stderr) => verdict,
+            verdict = opening.run(target, &setup, access) => verdict,
             verdict = given_up => verdict,
         }
     };
@@ -321,6 +323,8 @@ impl Recorder<'_> {
 struct Opening {
     dialect: &'static Dialect,
     tap: Arc<Tap>,
+    log_stderr: bool,
+    hidden: Vec<String>,
     /// The session, once there is a transport for it.
     probe: Option<Probe>,
     /// The facts that HTTP states about the last attempt.
@@ -329,9 +333,9 @@ struct Opening {
 
 impl Opening {
     /// Connects to the server and opens a session.
-    async fn run(&mut self, target: Target, setup: &ClientSetup, access: &Access, log_stderr: bool) -> Verdict {
+    async fn run(&mut self, target: Target, setup: &ClientSetup, access: &Access) -> Verdict {
         match target {
-            Target::Command(command) => match self.start(&command, log_stderr).await {
+            Target::Command(command) => match self.start(&command).await {
                 Ok(transport) => self.negotiate(transport, setup.clone()).await,
                 Err(error) => Verdict::Failed(error),
             },
@@ -347,13 +351,10 @@ impl Opening {
         }
     }
 
-    async fn start(&self, command: &[String], log_stderr: bool) -> Result<Transport, OpenError> {
+    async fn start(&self, command: &[String]) -> Result<Transport, OpenError> {
         // The log is bounded, never blocks, and lets no secret and no control character pass.
-        let log = log_stderr.then(|| ChildLog::new("server"));
-        // The server must not inherit our tokens: a server that takes its token from our environment would accept the
-        // one that we present.
-        let hidden = env::never_passed_on();
-        start_process(command, &Surroundings::default(), &hidden, self.dialect, MAX_LINE, log).await
+        let log = self.log_stderr.then(|| ChildLog::new("server"));
+        start_process(command, &Surroundings::default(), &self.hidden, self.dialect, MAX_LINE, log).await
     }
 
     /// Opens a session over HTTP in one style.

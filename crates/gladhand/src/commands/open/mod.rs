@@ -181,7 +181,15 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
                 stop = signals.next() => Verdict::Interrupted(stop),
             }
         };
-        let plan = Plan { dialect, setup, target, access: &access, log_stderr, lists: None };
+        let plan = Plan {
+            dialect,
+            setup,
+            target,
+            access: &access,
+            log_stderr,
+            lists: None,
+            hidden: config::env::never_passed_on(),
+        };
         let (mut record, server) = exchange::open(plan, given_up, &mut show).await;
         drop(waiting);
         record.possible = possible;
@@ -222,8 +230,9 @@ async fn open_all(
 ) -> Result<ExitCode, CommandError> {
     let count = every::clients(target).len();
     let waiting = Waiting::tell(&format!("opening as {count} clients, at most {} s …", timeout.as_secs()));
-    let (records, servers): (Vec<_>, Vec<_>) =
-        every::open(target, access, setup, timeout, log_stderr, None).await.into_iter().unzip();
+    let hidden = config::env::never_passed_on();
+    let survey = every::Survey { target, access, setup, timeout, log_stderr, lists: None, hidden };
+    let (records, servers): (Vec<_>, Vec<_>) = every::open(&survey).await.into_iter().unzip();
     drop(waiting);
     // A program that cannot be started is the same for every client.
     if let (false, Some(Verdict::Failed(error @ OpenError::NotStarted { .. }))) =

@@ -81,6 +81,7 @@ fn clients(report: &Report, width: usize, text: &mut String) {
             write_labelled(text, &format!("  {name:<widest$}  {BAD}no{BAD:#}  "), &reason, width);
             continue;
         }
+        above = None;
         let _ = write!(text, "  {name:<widest$}  {:>8.1} ms", client.opening_ms);
         for column in COLUMNS {
             let count = match client.list(column) {

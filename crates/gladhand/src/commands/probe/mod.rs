@@ -119,7 +119,9 @@ async fn probe(
     let begun = Instant::now();
     let count = every::clients(target).len();
     let waiting = Waiting::tell(&format!("opening as {count} clients, at most {} s …", timeout.as_secs()));
-    let opened = every::open(target, access, setup, timeout, log_stderr, Some(timeout)).await;
+    let hidden = config::env::never_passed_on();
+    let survey = every::Survey { target, access, setup, timeout, log_stderr, lists: Some(timeout), hidden };
+    let opened = every::open(&survey).await;
     drop(waiting);
     let (records, servers): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
     // A program that cannot be started is the same for every client.

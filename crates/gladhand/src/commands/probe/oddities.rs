@@ -1,6 +1,6 @@
-//! What is odd about a server: a pure reading of the recorded openings and the answers to the questions.
+//! The oddities of a server: a pure reading of the recorded openings and the answers to the questions.
 //!
-//! An oddity is not always a broken rule. `gladhand check` judges rules; `probe` names what surprises a client.
+//! An oddity is not always a broken rule. `gladhand check` judges rules; `probe` names surprises for a client.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What a correct client never sends: a version that does not exist, and requests before the session is open.
+//! Questions that a correct client never sends: a version that does not exist, and requests before the session is open.
 //!
 //! Only dialects in which a session opened are asked. Each question goes to a process or connection of its own.
 
@@ -22,7 +22,7 @@ use gladhand_client::upstream::Target;
 /// How long a server may take to answer at least.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// What the server answered.
+/// The answers of the server.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) unknown_versions: Vec<UnknownVersion>,

@@ -15,7 +15,7 @@ use super::oddities::{self, Oddity};
 use super::questions::{Answers, Early, UnknownVersion};
 use super::{best, snippet};
 
-/// What a server is.
+/// The description of a server.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// Whether a session opened in any dialect.
@@ -106,7 +106,7 @@ impl Report {
         }
     }
 
-    /// What the preferred client saw.
+    /// The view of the preferred client.
     pub(super) fn preferred(&self) -> Option<&ClientReport> {
         let best = self.best.as_deref()?;
         self.clients.iter().find(|client| client.name() == best)

@@ -40,7 +40,7 @@ fn name(best: &Record) -> String {
     if name.is_empty() || BUILT_IN.contains(&name.as_str()) { "server".to_owned() } else { name }
 }
 
-/// What to set `speak` to, if detection would waste time: a server of another dialect, or one that does not answer the
+/// The value for `speak`, if detection would waste time: a server of another dialect, or one that does not answer the
 /// detection of the era.
 fn speak(best: &Record, records: &[Record]) -> Option<String> {
     if best.dialect.name != mcp::DIALECT.name {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gladhand_core::negotiation::Side;
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_core::wire::{FrameKind, Frames};
-use gladhand_dialects::{Ambient, ClientSetup, Dialect, Heard, Loss, Posting};
+use gladhand_dialects::{Ambient, ClientSetup, Dialect, Heard, Lane, Loss, Posting};
 use gladhand_process::child::Manner;
 use gladhand_process::surroundings::Surroundings;
 use gladhand_redaction::redact;
@@ -62,6 +62,8 @@ pub(in crate::commands) struct RawExchange {
     pub(in crate::commands) unrecorded: usize,
     /// How an HTTP exchange was lost last.
     pub(in crate::commands) loss: Option<Loss>,
+    /// The HTTP exchanges that ended without a further message.
+    pub(in crate::commands) lost: Vec<Lane>,
     /// Whether the server closed its side.
     pub(in crate::commands) is_gone: bool,
 }
@@ -86,7 +88,16 @@ impl RawExchange {
             }
         };
         let is_gone = matches!(transport, Transport::Ended);
-        Ok(Self { transport, started, bytes: 0, lines: Vec::new(), unrecorded: 0, loss: None, is_gone })
+        Ok(Self {
+            transport,
+            started,
+            bytes: 0,
+            lines: Vec::new(),
+            unrecorded: 0,
+            loss: None,
+            lost: Vec::new(),
+            is_gone,
+        })
     }
 
     /// Sends a line.
@@ -115,7 +126,8 @@ impl RawExchange {
                     }
                 }
                 Inbound::Garbled(..) => self.unrecorded += 1,
-                Inbound::Lost(_, loss) => {
+                Inbound::Lost(lane, loss) => {
+                    self.lost.push(lane);
                     self.loss = Some(loss);
                     return Waited::Ended;
                 }

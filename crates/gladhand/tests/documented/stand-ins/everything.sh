@@ -1,7 +1,8 @@
 #!/bin/sh
 # A server of MCP 2025-11-25, in place of @modelcontextprotocol/server-everything.
 field() { printf '%s' "$line" | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
-answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$(field id)" "$1"; }
+id() { printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p'; }
+answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$(id)" "$1"; }
 text() { answer "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
 tool() { printf '{"name":"%s","description":"A tool.","inputSchema":{"type":"object","properties":{%s}}}' "$1" "$2"; }
 while read -r line; do
@@ -17,6 +18,6 @@ while read -r line; do
     *'"method":"prompts/list"'*) answer '"result":{"prompts":[{"name":"simple-prompt"}]}' ;;
     *'"method":"prompts/get"'*'"name":"simple-prompt"'*) answer '"result":{"messages":[{"role":"user","content":{"type":"text","text":"simple"}}]}' ;;
     *'"method":"ping"'*) answer '"result":{}' ;;
-    *'"id":'*) answer '"error":{"code":-32601,"message":"Method not found"}' ;;
+    *'"id":'*'}') answer '"error":{"code":-32601,"message":"Method not found"}' ;;
   esac
 done
