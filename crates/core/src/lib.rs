@@ -19,6 +19,7 @@ mod secret;
 pub mod sync;
 pub mod time;
 pub mod trace_context;
+mod trait_objects;
 pub mod validation;
 pub mod wire;
 
