@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
+use super::deserializer::SettingValue;
 use super::schema::RULES;
 use super::schema_check::{FoundMistake, MOST_MISTAKES, check_schema};
 
@@ -85,11 +86,10 @@ impl<'t> Source<'t> {
             remove(&mut rest, &path);
             problems.push(problem);
         }
-        match Config::deserialize(document(rest)) {
+        match Config::deserialize(SettingValue::of(rest)) {
             Ok(config) => (Some(config), problems),
             Err(error) => {
-                // The text of the error may quote a secret.
-                problems.push(self.at(error.span(), "", UNREADABLE));
+                problems.push(self.at(error.span, "", UNREADABLE));
                 (None, problems)
             }
         }
@@ -245,10 +245,6 @@ impl<'t> Positions<'t> {
 /// The number of characters that begin in these bytes of UTF-8.
 fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
-}
-
-pub(super) fn document(root: DeTable<'_>) -> toml::Deserializer<'_> {
-    Spanned::new(0..0, root).into()
 }
 
 /// Takes away what is at a path.
