@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
+use gladhand_core::Order as _;
 use gladhand_core::wire::invisible::{Layout, escape};
 use serde::Deserialize;
 use toml::Spanned;
@@ -104,7 +105,7 @@ impl<'t> Source<'t> {
                 table.iter().map(|(key, _)| (key.span().start, section.get_ref().as_ref(), key.get_ref().as_ref())),
             );
         }
-        keys.sort_by_key(|(start, ..)| *start);
+        keys.order_by_key(|(start, ..)| *start);
         keys.into_iter().map(|(_, section, key)| (section, key)).collect()
     }
 
@@ -186,7 +187,7 @@ fn harmless(text: &str) -> String {
 
 /// From the beginning of the file to its end.
 pub(super) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
-    problems.sort_by_key(|problem| (problem.line, problem.column));
+    problems.order_by_key(|problem| (problem.line, problem.column));
     problems
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use gladhand_core::Order as _;
 use gladhand_session::tap::Tap;
 
 use super::files::{OLDER_PARTS, numbered};
@@ -45,7 +46,7 @@ fn delete_old(folder: &Path) -> io::Result<()> {
             recordings.push((metadata.modified()?, entry.path()));
         }
     }
-    recordings.sort();
+    recordings.order();
     let excess = (recordings.len() + 1).saturating_sub(KEPT);
     for (_, path) in recordings.into_iter().take(excess) {
         for part in (1..=OLDER_PARTS).map(|number| numbered(&path, number)).filter(|part| part.exists()) {

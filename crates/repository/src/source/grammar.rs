@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use gladhand_core::Order as _;
 use tree_sitter::{
     Node, ParseOptions, ParseState, Parser, Query, QueryCursor, QueryCursorOptions, QueryCursorState,
     StreamingIterator, Tree,
@@ -183,8 +184,8 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
         Some(Call { path, bound: context.bound, statement: context.statement })
     });
     let mut calls: Vec<Call> = calls.collect();
-    calls.sort_by_key(|call| (call.statement.start, call.statement.end));
-    imports.sort_by_key(|import| (import.at, import.statement.end));
+    calls.order_by_key(|call| (call.statement.start, call.statement.end));
+    imports.order_by_key(|import| (import.at, import.statement.end));
     imports.dedup();
     Outline { imports, calls }
 }
