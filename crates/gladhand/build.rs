@@ -1,4 +1,5 @@
-//! How the program is linked: the functions of every start are placed together, and relocations are packed.
+//! How the program is linked: the functions of every start are placed together, equal functions are merged, and
+//! relocations are packed.
 //!
 //! A session runs a twentieth of the code, spread over the whole program. The system maps the surroundings of each place
 //! that runs, and counts them as memory. Placed together, these functions need half the memory and cause fewer page faults.
@@ -20,6 +21,8 @@ fn main() {
         println!("cargo::rustc-link-arg-bins=-Wl,--no-warn-symbol-ordering");
     }
     println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    // Functions with the same code are linked once. Rust promises no distinct addresses of functions.
+    println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
 }
 
 /// Whether this is an optimised build for which the compiler's own linker is used: others may not know these words.

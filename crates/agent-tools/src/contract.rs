@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A set of tools and their shared state.
 #[async_trait]
-pub trait ToolProvider: std::fmt::Debug + Send + Sync {
+pub trait ToolProvider: Send + Sync {
     /// The tools, sorted by name. The list may grow when the model creates tools.
     fn tools(&self) -> Vec<ToolDescription>;
 
@@ -29,6 +29,8 @@ pub trait ToolProvider: std::fmt::Debug + Send + Sync {
     /// Ends everything that still runs, in every process group and session. The time for this is bounded.
     async fn close(&self);
 }
+
+gladhand_core::debug_as_name!(ToolProvider);
 
 /// The description of a tool, for models and clients.
 #[derive(Debug, Clone)]

@@ -1,6 +1,5 @@
 //! The interface of the agent to accounts and models.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,7 +13,7 @@ use crate::accounts::{self, Accounts, Chosen, EventSink, Snapshot};
 
 /// Accounts and models, as the agent sees them. JSON results are passed to clients unchanged.
 #[async_trait]
-pub trait AccountService: fmt::Debug + Send + Sync {
+pub trait AccountService: Send + Sync {
     /// The members of the snapshot about accounts.
     fn snapshot(&self) -> AccountSnapshot;
 
@@ -85,6 +84,8 @@ pub trait AccountService: fmt::Debug + Send + Sync {
     /// The providers that can run a model at OpenRouter.
     async fn routing_providers(&self, model: &str) -> Result<Box<RawValue>, Failure>;
 }
+
+gladhand_core::debug_as_name!(AccountService);
 
 /// The members of the snapshot about accounts, as JSON.
 #[derive(Debug, Clone, Serialize)]

@@ -8,6 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gladhand_core::Order as _;
 use serde::Serialize;
 
 use crate::text;
@@ -175,7 +176,7 @@ impl Listing {
                 }
             };
             let mut names: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
-            names.sort();
+            names.order();
             for name in names {
                 let path = folder.join(&name);
                 match name.to_str() {
@@ -248,7 +249,7 @@ impl Skills {
         for file in files.iter().filter(|file| !used.contains(&file.real.display().to_string())) {
             found.read(file, |_| true);
         }
-        found.skills.sort_by(|one, other| {
+        found.skills.order_by(|one, other| {
             text::collate(&one.name, &other.name).then_with(|| text::collate(&one.source_path, &other.source_path))
         });
         found

@@ -5,6 +5,7 @@
 mod a2e;
 mod agent;
 mod authorization;
+mod deserializer;
 pub mod env;
 mod error;
 pub mod expand;

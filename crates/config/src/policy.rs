@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::document;
+use super::deserializer::SettingValue;
 
 /// `[policy]`: rules, limits and checks of calls.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
@@ -69,9 +69,11 @@ impl PolicyConfig {
                     let value = DeValue::String("deny".into());
                     item.insert(Spanned::new(0..0, "effect".into()), Spanned::new(0..0, value));
                 }
-                RuleConfig::deserialize(document(item)).map(|rule| rule.mistakes(place)).unwrap_or_default()
+                RuleConfig::deserialize(SettingValue::of(item)).map(|rule| rule.mistakes(place)).unwrap_or_default()
             }
-            _ => LimitConfig::deserialize(document(item)).map(|limit| limit.mistakes(place)).unwrap_or_default(),
+            _ => {
+                LimitConfig::deserialize(SettingValue::of(item)).map(|limit| limit.mistakes(place)).unwrap_or_default()
+            }
         }
     }
 

@@ -4,12 +4,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
+use gladhand_core::Order as _;
 use gladhand_core::wire::invisible::{Layout, escape};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
+use super::deserializer::SettingValue;
 use super::schema::RULES;
 use super::schema_check::{FoundMistake, MOST_MISTAKES, check_schema};
 
@@ -85,11 +87,10 @@ impl<'t> Source<'t> {
             remove(&mut rest, &path);
             problems.push(problem);
         }
-        match Config::deserialize(document(rest)) {
+        match Config::deserialize(SettingValue::of(rest)) {
             Ok(config) => (Some(config), problems),
             Err(error) => {
-                // The text of the error may quote a secret.
-                problems.push(self.at(error.span(), "", UNREADABLE));
+                problems.push(self.at(error.span, "", UNREADABLE));
                 (None, problems)
             }
         }
@@ -104,7 +105,7 @@ impl<'t> Source<'t> {
                 table.iter().map(|(key, _)| (key.span().start, section.get_ref().as_ref(), key.get_ref().as_ref())),
             );
         }
-        keys.sort_by_key(|(start, ..)| *start);
+        keys.order_by_key(|(start, ..)| *start);
         keys.into_iter().map(|(_, section, key)| (section, key)).collect()
     }
 
@@ -186,7 +187,7 @@ fn harmless(text: &str) -> String {
 
 /// From the beginning of the file to its end.
 pub(super) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
-    problems.sort_by_key(|problem| (problem.line, problem.column));
+    problems.order_by_key(|problem| (problem.line, problem.column));
     problems
 }
 
@@ -245,10 +246,6 @@ impl<'t> Positions<'t> {
 /// The number of characters that begin in these bytes of UTF-8.
 fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
-}
-
-pub(super) fn document(root: DeTable<'_>) -> toml::Deserializer<'_> {
-    Spanned::new(0..0, root).into()
 }
 
 /// Takes away what is at a path.

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gladhand_core::Order as _;
 use gladhand_core::hex;
 use gladhand_core::time::Utc;
 use gladhand_store::files;
@@ -181,7 +182,7 @@ impl TrustStore {
     pub fn records(&self) -> Vec<TrustRecord> {
         let entries = self.folder.as_ref().and_then(|folder| std::fs::read_dir(folder).ok());
         let mut records: Vec<_> = entries.into_iter().flatten().filter_map(|entry| read(&entry.ok()?.path())).collect();
-        records.sort_by(|one, other| one.path.cmp(&other.path));
+        records.order_by(|one, other| one.path.cmp(&other.path));
         records
     }
 

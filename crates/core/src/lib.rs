@@ -5,7 +5,7 @@
 //! - [`negotiation`] turns two offers into an agreement or a refusal, and enforces the agreement.
 //! - [`hex`], [`javascript`], [`number_map`], [`pattern`], [`sync`] and [`time`] are small functions that several crates need.
 //! - [`trace_context`] reads and writes the context of a distributed trace.
-//! - [`validation`] is the interface of a JSON Schema validator.
+//! - [`validation`] is the interface of a JSON Schema validator, and [`Order`] sorts with little code.
 //!
 //! This crate does no I/O, reads no clock, draws no random number, never awaits and never logs.
 
@@ -14,13 +14,16 @@ pub mod javascript;
 pub mod negotiation;
 pub mod number_map;
 pub mod operations;
+mod order;
 pub mod pattern;
 mod secret;
 pub mod sync;
 pub mod time;
 pub mod trace_context;
+mod trait_objects;
 pub mod validation;
 pub mod wire;
 
+pub use order::Order;
 pub use pattern::Pattern;
 pub use secret::Secret;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gladhand_core::Order as _;
 use gladhand_core::negotiation::{Agreement, Need, Rule, Side, Verdict, Why};
 use gladhand_core::operations::Feature;
 
@@ -103,7 +104,7 @@ pub fn versions_with(dialect: &Dialect, feature: Feature) -> Vec<&'static str> {
     let rows = (dialect.carriers)(feature);
     let has_it = |version: &&'static str| rows.iter().any(|row| row.is_in(version));
     let mut versions: Vec<_> = dialect.versions.iter().copied().filter(has_it).collect();
-    versions.sort_unstable();
+    versions.order();
     versions
 }
 

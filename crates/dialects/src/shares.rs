@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use gladhand_core::Order as _;
 use gladhand_core::operations::Party;
 
 /// A limit, and the amount that all parties together use.
@@ -73,7 +74,7 @@ pub fn giving_way<I: Copy, T: Copy + Ord>(limit: usize, holders: &[Holder<I, T>]
         return first.map(|holder| holder.id).into_iter().collect();
     }
     let above = |holder: &Holder<I, T>| if is_above(holder) { counts[&holder.party] } else { 0 };
-    idle.sort_unstable_by_key(|holder| (Reverse(above(holder)), holder.used));
+    idle.order_by_key(|holder| (Reverse(above(holder)), holder.used));
     idle.iter().take((limit / 100).max(1)).map(|holder| holder.id).collect()
 }
 

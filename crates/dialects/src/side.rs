@@ -18,7 +18,6 @@
 //! answered. A client side keeps `OutgoingRequest`s, which it sent and which have no response yet. A `QueuedCall` waits to be
 //! sent, and a `PendingQuestion` waits for its answer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -344,7 +343,7 @@ pub enum Stop {
 ///
 /// The driver must resolve every delivered call exactly once, in any order. The side writes exactly one answer for it,
 /// unless the dialect specifies otherwise.
-pub trait Server: fmt::Debug + Send {
+pub trait Server: Send {
     /// Processes a line. Its text passed the dialect's policy and the limits, but may still be invalid JSON.
     fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>);
 
@@ -405,6 +404,8 @@ pub trait Server: fmt::Debug + Send {
     /// their turn. Above a limit of its choice, the driver stops reading.
     fn held_bytes(&self) -> usize;
 }
+
+gladhand_core::debug_as_name!(Server);
 
 /// The client capabilities of an agreement for questions during a call, in the names that all dialects share.
 pub fn askable(agreement: &Agreement) -> impl Iterator<Item = (Capability, Option<Box<RawValue>>)> {
@@ -532,7 +533,7 @@ pub struct Heard {
 ///
 /// [`Client::open`] comes first; calls are allowed after [`Event::Opened`]. Every call ends in exactly one
 /// [`Event::Answered`], also when the upstream disconnects ([`Client::handle_disconnect`]).
-pub trait Client: fmt::Debug + Send {
+pub trait Client: Send {
     /// Starts the opening.
     fn open(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
@@ -580,6 +581,8 @@ pub trait Client: fmt::Debug + Send {
     /// Sends the closing message, if the dialect has one.
     fn close(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
 }
+
+gladhand_core::debug_as_name!(Client);
 
 #[cfg(test)]
 mod tests {

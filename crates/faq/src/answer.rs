@@ -1,5 +1,6 @@
 //! The answer: the passage of the best section, further passages, and their sources.
 
+use gladhand_core::Order as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +71,7 @@ impl Answer {
         }
         let score = extracts.first().map_or(0.0, |best| best.citation.score);
         let mut citations: Vec<Citation> = extracts.into_iter().map(|extract| extract.citation).collect();
-        citations.sort_by(|a, b| (&a.path, a.line, &a.section).cmp(&(&b.path, b.line, &b.section)));
+        citations.order_by(|a, b| (&a.path, a.line, &a.section).cmp(&(&b.path, b.line, &b.section)));
         Self { answer, score, chunks_used: citations.len(), citations, warnings: Vec::new() }
     }
 
@@ -121,7 +122,7 @@ pub(crate) fn extracts(
         })
         .collect();
     // The sort is stable: equals stay in the order of the ranking.
-    sections.sort_by(|(score, ..), (than, ..)| than.total_cmp(score));
+    sections.order_by(|(score, ..), (than, ..)| than.total_cmp(score));
     let best = sections.first().map_or(0.0, |(score, ..)| *score);
     sections.retain(|(score, ..)| *score >= ranking.least.max(WORTH_MENTIONING * best));
 
@@ -157,6 +158,6 @@ fn together<'a>(pieces: impl Iterator<Item = (usize, &'a Passages<'a>)>, longest
         room = room.saturating_sub(part.len() + BETWEEN.len());
         parts.push((line, part));
     }
-    parts.sort_by_key(|(line, _)| *line);
+    parts.order_by_key(|(line, _)| *line);
     parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>().join(BETWEEN)
 }

@@ -12,6 +12,7 @@ use crate::question::{Limits, Question};
 use crate::search_terms::SearchTerms;
 use crate::synonyms::{distant, implied, related, synonyms};
 use crate::words::words;
+use gladhand_core::Order as _;
 
 /// Maximum length of a question in bytes. The rest is ignored.
 const LONGEST_QUESTION: usize = 8192;
@@ -424,7 +425,7 @@ impl Finder {
             found.select_nth_unstable_by(most, better);
             found.truncate(most);
         }
-        found.sort_unstable_by(better);
+        found.order_by(better);
         found.into_iter().map(|(_, _, candidate)| candidate).collect()
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::words::words;
+use gladhand_core::Order as _;
 
 /// Each line has words of one meaning, in any form.
 const GROUPS: &str = "
@@ -817,7 +818,7 @@ static DISTANT: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
         let beyond = synonyms(word).iter().flat_map(|other| related(other));
         let beyond = beyond.chain(related(word).iter().flat_map(|other| synonyms(other)));
         let mut beyond: Vec<String> = beyond.filter(|other| *other != word && !near.contains(other)).cloned().collect();
-        beyond.sort_unstable();
+        beyond.order();
         beyond.dedup();
         distant.insert(word.clone(), beyond);
     }

@@ -1,7 +1,5 @@
 //! The agent: the only provider that is not found by a name.
 
-use std::fmt;
-
 use gladhand_core::operations::AgentCall;
 
 use crate::provider::{Answer, Context};
@@ -12,7 +10,7 @@ use crate::provider::{Answer, Context};
 /// guarantee that, an implementation changes its state before it returns, and leaves the rest to the answer's work.
 /// Events go through [`Caller::event`](crate::Caller::event) to the sessions that follow the conversation. An event
 /// that is sent before `ask` returns, or before the work ends, is written before the response.
-pub trait Agent: fmt::Debug + Send + Sync {
+pub trait Agent: Send + Sync {
     /// Answers with [`Reply::Agent`](gladhand_core::operations::Reply::Agent).
     fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer;
 
@@ -28,3 +26,5 @@ pub trait Agent: fmt::Debug + Send + Sync {
     /// Shutdown: a future that ends when the agent has saved its state and everything that it started has ended.
     fn closing(&self) -> crate::Settling;
 }
+
+gladhand_core::debug_as_name!(Agent);

@@ -8,7 +8,6 @@
 //! (`session_status`), which costs one addition; an observer would have to look the session up for each call.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
@@ -34,7 +33,7 @@ const LONGEST: usize = 128;
 pub(crate) const LARGEST_PAYLOAD: usize = 64 * 1024;
 
 /// Observes the calls of a hub. Its methods run on the threads that serve sessions, so they must not wait.
-pub trait CallObserver: fmt::Debug + Send + Sync {
+pub trait CallObserver: Send + Sync {
     /// Whether it observes a call of this operation. Asked at the beginning of each call.
     fn observes(&self, operation: &Operation<'_>, origin: CallOrigin) -> bool;
 
@@ -62,6 +61,8 @@ pub trait CallObserver: fmt::Debug + Send + Sync {
     /// A call to an upstream has ended.
     fn upstream_ended(&self, _call: &EndedUpstreamCall<'_>) {}
 }
+
+gladhand_core::debug_as_name!(CallObserver);
 
 /// Where an operation comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use crate::provider_features::{
 /// when it is built, and again each time the provider announces a change of them.
 ///
 /// The hub holds no lock of its own while it calls a provider, so a provider may call the hub back from any method.
-pub trait Provider: fmt::Debug + Send + Sync {
+pub trait Provider: Send + Sync {
     /// The name that identifies a provider without a prefix. It appears in logs, so it must not contain a secret.
     fn name(&self) -> &str {
         ""
@@ -112,9 +112,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
     }
 }
 
+gladhand_core::debug_as_name!(Provider);
+
 /// Decides which sessions see the tools of other providers, and what is added to the arguments of a call. The first
 /// provider that implements it is used.
-pub trait Bundles: fmt::Debug + Send + Sync {
+pub trait Bundles: Send + Sync {
     /// A tool, under its shown name, as a session sees it. `session` is `None` for sessions that see the common lists.
     /// Returns `None` if these sessions do not see the tool.
     fn shown(&self, tool: Tool, session: Option<SessionId>) -> Option<Tool>;
@@ -122,6 +124,8 @@ pub trait Bundles: fmt::Debug + Send + Sync {
     /// A call of a tool, under its shown name, with the arguments that the session has configured for it.
     fn completed<'a>(&self, call: ToolCall<'a>, session: SessionId) -> ToolCall<'a>;
 }
+
+gladhand_core::debug_as_name!(Bundles);
 
 /// One of the lists of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -292,7 +296,7 @@ impl Listed {
 }
 
 /// The session that a call came from, as the provider that answers the call sees it. Edges implement it.
-pub trait Caller: fmt::Debug + Send + Sync {
+pub trait Caller: Send + Sync {
     /// Sends a notice. Best effort: if the downstream does not read, the notice is dropped instead of queued.
     fn tell(&self, notice: Notice);
 
@@ -322,6 +326,8 @@ pub trait Caller: fmt::Debug + Send + Sync {
         SessionId::NONE
     }
 }
+
+gladhand_core::debug_as_name!(Caller);
 
 /// A question to a caller, and the channel for its answer.
 #[derive(Debug)]

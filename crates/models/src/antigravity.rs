@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use gladhand_core::Order as _;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use http::{HeaderMap, HeaderName};
@@ -333,7 +334,7 @@ fn options(list: &Value) -> Vec<ModelOption> {
     let groups = sorts.flat_map(|sort| entries(&sort["groups"]));
     let recommended = groups.flat_map(|group| entries(&group["modelIds"])).filter_map(Value::as_str);
     let mut others: Vec<&str> = models.keys().map(String::as_str).collect();
-    others.sort_unstable();
+    others.order();
     let mut options: Vec<ModelOption> = Vec::new();
     for id in recommended.chain(others) {
         let is_known = options.iter().any(|option| option.id == id);

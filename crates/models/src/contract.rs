@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A model provider: one account at one service.
 #[async_trait]
-pub trait Models: std::fmt::Debug + Send + Sync {
+pub trait Models: Send + Sync {
     /// The name of the provider in options and settings: `openrouter`, `anthropic`, `local` …
     fn provider(&self) -> &str;
 
@@ -30,6 +30,8 @@ pub trait Models: std::fmt::Debug + Send + Sync {
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError>;
 }
+
+gladhand_core::debug_as_name!(Models);
 
 /// Receives the pieces of a reply as they arrive.
 #[async_trait]

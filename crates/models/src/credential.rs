@@ -1,7 +1,5 @@
 //! Credentials for requests to a service.
 
-use std::fmt;
-
 use async_trait::async_trait;
 use gladhand_core::Secret;
 
@@ -9,7 +7,7 @@ use crate::ModelError;
 
 /// A key or token. It is requested before each use, so that its holder can renew it.
 #[async_trait]
-pub trait Credential: fmt::Debug + Send + Sync {
+pub trait Credential: Send + Sync {
     /// The credential to use now.
     async fn token(&self) -> Result<Secret, ModelError>;
 
@@ -18,6 +16,8 @@ pub trait Credential: fmt::Debug + Send + Sync {
         None
     }
 }
+
+gladhand_core::debug_as_name!(Credential);
 
 /// A key that never changes.
 #[async_trait]

@@ -3,7 +3,6 @@
 //! This module does not retry; see [`Exchange`](crate::exchange::Exchange). It follows no redirects, because a
 //! redirect would send the key to a host that the user did not configure.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,13 +61,15 @@ impl Default for Timeouts {
 }
 
 /// Delays between attempts, and the random jitter that prevents many clients from retrying at the same moment.
-pub trait Clock: fmt::Debug + Send + Sync {
+pub trait Clock: Send + Sync {
     /// Waits for this time.
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()>;
 
     /// A random number from 0 to 1.
     fn chance(&self) -> f64;
 }
+
+gladhand_core::debug_as_name!(Clock);
 
 /// The system clock.
 #[derive(Debug)]

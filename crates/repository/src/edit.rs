@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use diffy::{DiffOptions, PatchFormatter};
+use gladhand_core::Order as _;
 
 use crate::frameworks::with_plain_line_ends;
 use crate::language::Language;
@@ -148,7 +149,7 @@ pub(crate) fn overlap(changes: &[&Change]) -> Option<Overlap> {
 /// The text with all changes, which must not overlap.
 pub(crate) fn apply(text: &str, changes: &[&Change]) -> String {
     let mut sorted: Vec<&Change> = changes.to_vec();
-    sorted.sort_by_key(|change| (change.range.start, change.range.end));
+    sorted.order_by_key(|change| (change.range.start, change.range.end));
     let (mut result, mut at) = (String::with_capacity(text.len()), 0);
     for change in sorted {
         result.push_str(&text[at..change.range.start]);

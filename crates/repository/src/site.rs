@@ -5,6 +5,7 @@ use crate::manifest::{Ecosystem, Format, Manifest, Role};
 use crate::recipes::{Package, Recipe, Target, add_command, ecosystem_of, filled, usual_manager};
 use crate::source::Family;
 use crate::survey::{FileFacts, Project, Survey};
+use gladhand_core::Order as _;
 
 /// The place of an integration.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl<'s> Site<'s> {
         let constructors = detected.into_iter().flat_map(|(_, constructors)| constructors);
         let mut constructors: Vec<_> = constructors.filter(|(_, finding)| finding.anchor.is_some()).collect();
         // One that a variable holds is worth more than one that is passed on; then the shortest path.
-        constructors.sort_by_key(|(file, finding)| {
+        constructors.order_by_key(|(file, finding)| {
             (finding.bound.is_none(), file.path.matches('/').count(), file.path.clone(), finding.line)
         });
         let constructor = constructors.into_iter().next();
@@ -111,7 +112,7 @@ impl<'s> Site<'s> {
             _ => true,
         };
         // A file that is compiled from a `.in` is overwritten each time.
-        found.sort_by_key(|(file, manifest)| {
+        found.order_by_key(|(file, manifest)| {
             let path = file.path.as_str();
             (manifest.dependencies.is_empty(), !is_read(path), !path.ends_with(".in"), path.len())
         });

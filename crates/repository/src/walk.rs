@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use gladhand_core::Order as _;
 use gladhand_core::sync::Unpoisoned as _;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
@@ -80,12 +81,12 @@ impl<'a> Scan<'a> {
         if self.progress.cancelled() {
             return Err(RepositoryError::Cancelled);
         }
-        listing.files.sort_unstable();
+        listing.files.order();
         if listing.files.len() > self.limits.files {
             listing.files.truncate(self.limits.files);
             listing.warnings.push(format!("More than {} files; the rest was not read.", self.limits.files));
         }
-        listing.warnings.sort_unstable();
+        listing.warnings.order();
         if self.late.load(Ordering::Relaxed) {
             listing.warnings.push("Time was up before the tree was listed; the answer covers a part of it.".to_owned());
         }

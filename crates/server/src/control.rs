@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gladhand_core::Order as _;
 use gladhand_hub::{Hub, HubStatus, SessionStatus};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -154,7 +155,7 @@ pub async fn everybody() -> Vec<ProcessStatus> {
     let sockets = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == STATUS));
     let asked = futures_util::future::join_all(sockets.map(status));
     let mut all: Vec<_> = asked.await.into_iter().flatten().collect();
-    all.sort_by_key(|status| (status.since, status.pid));
+    all.order_by_key(|status| (status.since, status.pid));
     all
 }
 

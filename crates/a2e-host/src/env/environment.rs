@@ -1,7 +1,5 @@
 //! The traits that an environment and its episodes implement.
 
-use std::fmt;
-
 use async_trait::async_trait;
 use gladhand_core::operations::Failure;
 use serde_json::{Map, Value};
@@ -13,7 +11,7 @@ pub type Object = Map<String, Value>;
 
 /// A kind of world in which episodes run.
 #[async_trait]
-pub trait Environment: fmt::Debug + Send + Sync {
+pub trait Environment: Send + Sync {
     /// The name of the environment, as in `env_name`.
     fn name(&self) -> &str;
 
@@ -29,9 +27,11 @@ pub trait Environment: fmt::Debug + Send + Sync {
     }
 }
 
+gladhand_core::debug_as_name!(Environment);
+
 /// A running episode. Dropping it releases everything that belongs to it.
 #[async_trait]
-pub trait Episode: fmt::Debug + Send {
+pub trait Episode: Send {
     /// Performs an action.
     async fn step(&mut self, action: &Object) -> Result<Observation, Failure>;
 
@@ -49,6 +49,8 @@ pub trait Episode: fmt::Debug + Send {
     /// Closes the episode.
     async fn close(&mut self) {}
 }
+
+gladhand_core::debug_as_name!(Episode);
 
 /// How an episode starts.
 #[derive(Debug, Clone, Default)]

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 
 use super::entry::Identity;
 use super::words::QueryWord;
+use gladhand_core::Order as _;
 
 /// BM25 parameters: how quickly repetitions of a word count less, and how much long texts are penalised.
 const K1: f64 = 1.2;
@@ -108,7 +109,7 @@ impl Query {
             Some((candidate.place, candidate.base + text))
         });
         let mut ranked: Vec<_> = scored.filter(|(_, score)| *score >= self.min_score).collect();
-        ranked.sort_by(|(_, left), (_, right)| right.total_cmp(left));
+        ranked.order_by(|(_, left), (_, right)| right.total_cmp(left));
         ranked
     }
 }

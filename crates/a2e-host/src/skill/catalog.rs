@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use gladhand_core::Order as _;
 use gladhand_core::sync::Unpoisoned as _;
 
 use super::definition::{Skill, Status, newer};
@@ -123,7 +124,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .flatten()
         .filter_map(|entry| FILE_NAMES.iter().map(|name| entry.path().join(name)).find(|path| path.is_file()))
         .collect();
-    found.sort();
+    found.order();
     found
 }
 

@@ -1,7 +1,5 @@
 //! The interface to the model or agent that executes prompt skills.
 
-use std::fmt;
-
 use async_trait::async_trait;
 use gladhand_core::operations::Failure;
 use gladhand_hub::SessionId;
@@ -10,11 +8,13 @@ use tokio::sync::mpsc;
 
 /// Executes prompts: a model, or an agent with one.
 #[async_trait]
-pub trait Thinker: fmt::Debug + Send + Sync {
+pub trait Thinker: Send + Sync {
     /// Executes the prompt and returns the final text. Intermediate text goes to `tokens` and becomes events. The
     /// future is dropped when the skill times out or the client's session ends.
     async fn think(&self, thought: Thought, tokens: mpsc::Sender<String>) -> Result<String, Failure>;
 }
+
+gladhand_core::debug_as_name!(Thinker);
 
 /// A prompt to execute.
 #[derive(Debug, Clone)]

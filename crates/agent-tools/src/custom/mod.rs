@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use gladhand_core::Order as _;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use serde::Deserialize;
@@ -230,7 +231,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             break;
         }
     }
-    files.sort();
+    files.order();
     files.truncate(MAX_FILES);
     files
 }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
+use gladhand_core::Order as _;
 use gladhand_core::javascript;
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +134,7 @@ impl Listing {
             self.names_size += entry.size();
             entries.push(entry);
         }
-        entries.sort();
+        entries.order();
         Ok(entries)
     }
 

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 
 use self::bounds::Access;
 use crate::input::Input;
+use gladhand_core::Order as _;
 
 /// The paths that a call of a file tool uses, and for what. Empty for other tools.
 pub(crate) fn used(tool: &str, input: &Input, folder: &Path) -> Vec<(PathBuf, Access)> {
@@ -55,7 +56,7 @@ struct DatedFile {
 
 /// The newest files, one per line.
 fn newest_first(mut found: Vec<DatedFile>, limit: usize) -> String {
-    found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.path.cmp(&b.path)));
+    found.order_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.path.cmp(&b.path)));
     found.truncate(limit);
     let lines: Vec<_> = found.iter().map(|one| one.path.to_string_lossy()).collect();
     lines.join("\n")

@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use gladhand_core::Order as _;
 use gladhand_core::Secret;
 use gladhand_core::operations::{AgentEvent, Failure, FailureKind};
 use gladhand_core::sync::Unpoisoned as _;
@@ -203,7 +204,7 @@ impl Accounts {
         let credentials = Arc::new(Credentials::open(settings.clone(), vault));
         // Providers with a key precede those with a login, as in loaf.
         let mut providers: Vec<Provider> = Provider::all().collect();
-        providers.sort_by_key(|provider| provider.login.is_some());
+        providers.order_by_key(|provider| provider.login.is_some());
         for provider in providers {
             if credentials.keeps(provider) && !state.enabled.contains(&provider) {
                 state.enabled.push(provider);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
+use gladhand_core::Order as _;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_store::files;
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,7 @@ impl Index {
             self.store(&now);
         }
         let mut chats: Vec<_> = now.values().filter_map(|entry| entry.summary.clone()).collect();
-        chats.sort_by(|one, other| (&other.updated_at, &other.id).cmp(&(&one.updated_at, &one.id)));
+        chats.order_by(|one, other| (&other.updated_at, &other.id).cmp(&(&one.updated_at, &one.id)));
         *known = Some(now);
         chats
     }

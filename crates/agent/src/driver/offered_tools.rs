@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_agent_tools::{Effect, RunResult, ToolDescription};
+use gladhand_core::Order as _;
 use gladhand_core::operations::{
     Call, CallId, Failure, FailureKind, KnownName, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult,
 };
@@ -119,7 +120,7 @@ impl OfferedTools {
         let meant: HashSet<_> = meant.map(|tool| tool.description.name.clone()).collect();
         let of_hub = hub.iter().filter(|tool| !own.contains(&tool.name));
         tools.extend(of_hub.map(|tool| Offered::of_hub(tool, |name| meant.contains(name))));
-        tools.sort_by(|one, other| text::collate(&one.description.name, &other.description.name));
+        tools.order_by(|one, other| text::collate(&one.description.name, &other.description.name));
         let names = offered_names(&tools);
         let offer = |(Offered { description: tool, .. }, name): (&Offered, &String)| ToolOffer {
             name: name.clone(),
@@ -329,7 +330,7 @@ const ANYTHING: &str = r#"{"type":"object","properties":{}}"#;
 fn offered_names(tools: &[Offered]) -> Vec<String> {
     let requested: Vec<_> = tools.iter().map(|tool| safe_name(&tool.description.name)).collect();
     let mut order: Vec<_> = (0..tools.len()).collect();
-    order.sort_by_key(|at| (tools[*at].priority, tools[*at].description.name != requested[*at]));
+    order.order_by_key(|at| (tools[*at].priority, tools[*at].description.name != requested[*at]));
     let mut names = vec![String::new(); tools.len()];
     let (mut taken, mut numbers) = (HashSet::new(), HashMap::new());
     for at in order {

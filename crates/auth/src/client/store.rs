@@ -59,7 +59,7 @@ pub struct Grant {
 }
 
 /// Stores records. Methods may block for the time of a small file access.
-pub trait TokenStore: std::fmt::Debug + Send + Sync {
+pub trait TokenStore: Send + Sync {
     /// All records of a server, the latest first.
     fn records(&self, server: &str) -> io::Result<Vec<Record>>;
 
@@ -69,6 +69,8 @@ pub trait TokenStore: std::fmt::Debug + Send + Sync {
     /// Deletes all records of a server.
     fn forget(&self, server: &str) -> io::Result<()>;
 }
+
+gladhand_core::debug_as_name!(TokenStore);
 
 /// Stores records in memory only.
 #[derive(Debug, Default)]

@@ -1,7 +1,5 @@
 //! Where the authorization of HTTP requests comes from: a fixed token, or a component that can obtain one.
 
-use std::fmt;
-
 use futures_util::future::{BoxFuture, ready};
 use gladhand_auth::{AuthError, client};
 use gladhand_core::Secret;
@@ -13,7 +11,7 @@ use url::Url;
 pub use gladhand_auth::client::Attempt;
 
 /// Gets HTTP requests into an upstream. The attempt goes with one request through all its tries.
-pub trait Authorizer: fmt::Debug + Send + Sync {
+pub trait Authorizer: Send + Sync {
     /// Adds to the headers of a request what lets it in, or nothing if it should go as it is.
     fn authorize<'a>(
         &'a self,
@@ -34,6 +32,8 @@ pub trait Authorizer: fmt::Debug + Send + Sync {
     /// A request was answered in another way.
     fn answered(&self, _headers: &HeaderMap) {}
 }
+
+gladhand_core::debug_as_name!(Authorizer);
 
 impl Authorizer for client::Authorizer {
     fn authorize<'a>(

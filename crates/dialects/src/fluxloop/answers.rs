@@ -1,5 +1,6 @@
 //! Converts tools, results and failures between the neutral model and Fluxloop.
 
+use gladhand_core::Order as _;
 use gladhand_core::operations::{Content, Failure, FailureKind, Outcome, Reply, Tool, ToolResult};
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::{Members, RawValue, json, values};
@@ -27,7 +28,7 @@ const ORDER: [&str; 12] = [
 /// form.
 pub(super) fn names(tools: &[Tool], form: Form) -> Vec<&str> {
     let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).filter(|name| *name != HANDSHAKE).collect();
-    names.sort_by_key(|name| match ORDER.iter().position(|known| known == name) {
+    names.order_by_key(|name| match ORDER.iter().position(|known| known == name) {
         // The shipped server swaps the first two.
         Some(place @ (0 | 1)) if form == Form::Shipped => 1 - place,
         place => place.unwrap_or(ORDER.len()),

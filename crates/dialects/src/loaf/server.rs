@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_core::Order as _;
 use gladhand_core::javascript::trim;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::call::no_arguments;
@@ -413,7 +414,7 @@ impl Server for LoafServer {
 
     fn in_flight(&self) -> Vec<CallId> {
         let mut calls: Vec<_> = self.calls.keys().copied().collect();
-        calls.sort_unstable();
+        calls.order();
         calls
     }
 

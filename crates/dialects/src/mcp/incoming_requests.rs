@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use gladhand_core::Order as _;
 use gladhand_core::operations::{CallId, Level};
 use gladhand_core::wire::{Id, RawValue};
 
@@ -251,7 +252,7 @@ impl IncomingRequests {
     /// The ids of all calls whose request waits, oldest first.
     pub(super) fn ids(&self) -> Vec<CallId> {
         let mut ids: Vec<_> = self.waiting().map(|(id, _)| *id).collect();
-        ids.sort_unstable();
+        ids.order();
         ids
     }
 }

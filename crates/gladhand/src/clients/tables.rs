@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use gladhand_core::Order as _;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
@@ -93,7 +94,7 @@ fn table_in<'t>(root: &'t mut Table, section: &str) -> Option<&'t mut Table> {
 fn block(section: &str, name: &str, settings: &serde_json::Value) -> String {
     let mut lines: Vec<_> = settings.as_object().into_iter().flatten().collect();
     // The program or the address comes first.
-    lines.sort_by_key(|(key, _)| !["command", "url"].contains(&key.as_str()));
+    lines.order_by_key(|(key, _)| !["command", "url"].contains(&key.as_str()));
     let lines: String =
         lines.into_iter().map(|(key, value)| format!("{} = {}\n", text::key(key), text::value(value))).collect();
     format!("[{section}.{}]\n{lines}", text::key(name))

@@ -13,6 +13,7 @@ use url::Url;
 
 use crate::commands::shared::arguments::ServerArgs;
 use crate::commands::shared::opened_server::Plan;
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::sign_in::{self, Manner};
 use crate::commands::{CommandError, print_json, written};
 use crate::exit::Exit;
@@ -123,7 +124,7 @@ pub fn logout(args: &LogoutArgs) -> Result<ExitCode, CommandError> {
     let authorizer = sign_in::non_interactive_authorizer(&url, &roots)
         .ok_or_else(|| CommandError::usage(anyhow!("{server} is not an address that credentials travel to")))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(authorizer.sign_out())?;
+    let ended = wait_for(&runtime, authorizer.sign_out())?;
     if args.json {
         let each = ended.iter().map(|(issuer, revocation)| match revocation {
             Revocation::Done => json!({"issuer": issuer, "revoked": true}),

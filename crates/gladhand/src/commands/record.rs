@@ -30,6 +30,7 @@ use tokio::sync::Notify;
 
 use crate::commands::CommandError;
 use crate::commands::shared::arguments::sizes;
+use crate::commands::shared::runtime;
 use crate::exit::Exit;
 use crate::recorder::opening::ObservedOpening;
 use crate::recorder::{Existing, FileRecorder, MAX_MIB, Masks, NotRecorded, kind_word, too_long};
@@ -96,9 +97,9 @@ pub fn run(args: &RecordArgs) -> Result<ExitCode, CommandError> {
     })?;
     // The command keeps the signals that this process ignores, so it starts before they are handled here.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let signals = runtime.block_on(async { Signals::listen() })?;
+    let signals = runtime::wait_for(&runtime, async { Signals::listen() })?;
     let outputs = copy_all(&mut child, &recording)?;
-    let status = runtime.block_on(wait(&mut child, signals, &recording.client_gone))?;
+    let status = runtime::wait_for(&runtime, wait(&mut child, signals, &recording.client_gone))?;
     outputs.wait(&recording);
     recording.close(status);
     Ok(ExitCode::from(exit_code(status)))

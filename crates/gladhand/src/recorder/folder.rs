@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use gladhand_core::Order as _;
 use gladhand_session::tap::Tap;
 
 use super::files::{OLDER_PARTS, is_being_written, numbered};
@@ -46,7 +47,7 @@ fn delete_old(folder: &Path) -> io::Result<()> {
             recordings.push((metadata.modified()?, entry.path()));
         }
     }
-    recordings.sort();
+    recordings.order();
     let excess = (recordings.len() + 1).saturating_sub(KEPT);
     let ended = recordings.into_iter().take(excess).filter(|(_, path)| !is_being_written(path));
     for (_, path) in ended {

@@ -1,6 +1,5 @@
 //! The audit record of each call. It contains payloads only if the operator enabled them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use gladhand_core::negotiation::Agreement;
@@ -16,7 +15,7 @@ use crate::provider::SessionId;
 const NOT_AGREED: &str = "only_what_was_agreed";
 
 /// Records calls. An implementation must not make the caller wait.
-pub trait Auditor: fmt::Debug + Send + Sync {
+pub trait Auditor: Send + Sync {
     /// A call has ended.
     fn record(&self, record: Record);
 
@@ -25,6 +24,8 @@ pub trait Auditor: fmt::Debug + Send + Sync {
         false
     }
 }
+
+gladhand_core::debug_as_name!(Auditor);
 
 /// The record of one call.
 #[derive(Debug, Clone, Serialize)]

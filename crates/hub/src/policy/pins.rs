@@ -106,7 +106,7 @@ pub enum DefinitionSource {
 }
 
 /// Stores the pins. The binary implements it with a file and a hash.
-pub trait Pinboard: fmt::Debug + Send + Sync {
+pub trait Pinboard: Send + Sync {
     /// Compares definitions with the pins, and pins new ones. The results are in the same order. An implementation must
     /// not make the caller wait: the hub calls this on the threads that serve its sessions.
     fn look(&self, seen: &[Definition], source: DefinitionSource) -> Vec<Standing>;
@@ -117,6 +117,8 @@ pub trait Pinboard: fmt::Debug + Send + Sync {
         None
     }
 }
+
+gladhand_core::debug_as_name!(Pinboard);
 
 /// Definitions that are stopped because they changed or could not be pinned, each with the reason.
 #[derive(Debug, Clone, Default)]

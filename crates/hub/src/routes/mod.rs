@@ -7,6 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 
+use gladhand_core::Order as _;
 use gladhand_core::operations::{CompletionOf, Operation, Prompt, Resource, Template, Tool, ToolCall};
 use gladhand_core::validation::{ToolChecks, Validation};
 
@@ -186,12 +187,12 @@ impl Routes {
                 }
             }
         }
-        templates.sort_by_key(|one| one.since);
+        templates.order_by_key(|one| one.since);
         let listed = templates.iter().map(|one| (one, true));
         let unlisted = round.held(Space::Template).into_iter();
         let unlisted: Vec<_> = unlisted.map(|one| one.map(|text| Template::new(text, "", ""))).collect();
         let mut owned: Vec<_> = listed.chain(unlisted.iter().map(|one| (one, false))).collect();
-        owned.sort_by_key(|(one, _)| (mounts[one.mount].naming.yields, one.since));
+        owned.order_by_key(|(one, _)| (mounts[one.mount].naming.yields, one.since));
         for (index, ((mount, listed), served)) in mounts.iter().zip(lists).zip(served).enumerate() {
             let naming = &mount.naming;
             for capability in served {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use gladhand_core::Order as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +70,7 @@ impl Models for Compatible {
         let list = self.service.json(&request).await?;
         let mut options: Vec<ModelOption> =
             entries(&list["data"]).iter().filter_map(|entry| self.option(entry)).collect();
-        options.sort_by(|a, b| by_label(&a.label, &b.label));
+        options.order_by(|a, b| by_label(&a.label, &b.label));
         Ok(options)
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use gladhand_core::Order as _;
 use http::{HeaderMap, HeaderName};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -96,7 +97,7 @@ impl Models for OpenRouter {
             .collect();
         let mut options: Vec<ModelOption> =
             entries(&models["data"]).iter().filter_map(|entry| option(entry, &routing_names)).collect();
-        options.sort_by(|a, b| by_label(&a.label, &b.label));
+        options.order_by(|a, b| by_label(&a.label, &b.label));
         Ok(options)
     }
 

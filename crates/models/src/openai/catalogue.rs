@@ -1,5 +1,6 @@
 //! Selects the models of OpenAI that can hold a conversation, and their thinking levels.
 
+use gladhand_core::Order as _;
 use serde_json::Value;
 
 use crate::catalogue::{by_label, entries, text, window};
@@ -17,7 +18,7 @@ pub(super) fn options(list: &Value) -> Vec<ModelOption> {
     let described = entries(&list["models"]).iter().filter_map(Entry::described);
     let named = entries(&list["data"]).iter().filter_map(Entry::named);
     let mut found: Vec<Entry> = described.chain(named).collect();
-    found.sort_by(|a, b| {
+    found.order_by(|a, b| {
         let rank = |entry: &Entry| (entry.priority, family(&entry.option.id));
         rank(a).cmp(&rank(b)).then_with(|| by_label(&a.option.label, &b.option.label))
     });
@@ -52,7 +53,7 @@ fn option(id: &str, entry: &Value) -> ModelOption {
     let reported = entries(&entry["supported_reasoning_levels"]).iter();
     let mut levels: Vec<Thinking> =
         reported.filter_map(|level| level["effort"].as_str().or(level.as_str())).filter_map(thinking).collect();
-    levels.sort_unstable();
+    levels.order();
     levels.dedup();
     if levels.is_empty() {
         levels = if can_think(id) { vec![Minimal, Low, Medium, High] } else { vec![Off] };

@@ -1,5 +1,6 @@
 //! Builds the request body of an OpenAI response from a round.
 
+use gladhand_core::Order as _;
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::{Members, RawValue};
 use serde::Serialize;
@@ -172,7 +173,7 @@ fn sorted(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(sorted).collect(),
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().map(|(name, value)| (name.clone(), sorted(value))).collect();
-            members.sort_by(|a, b| a.0.cmp(&b.0));
+            members.order_by(|a, b| a.0.cmp(&b.0));
             Value::Object(members.into_iter().collect())
         }
         value => value.clone(),

@@ -22,14 +22,16 @@ pub use on_leash::OnLeash;
 
 /// Starts programs.
 #[async_trait]
-pub trait Starter: fmt::Debug + Send + Sync {
+pub trait Starter: Send + Sync {
     /// Starts a program on these channels, as the leader of a process group.
     async fn start(&self, program: Program<'_>, channels: Channels) -> io::Result<Arc<dyn Held>>;
 }
 
+gladhand_core::debug_as_name!(Starter);
+
 /// A started program with all its descendants. Dropping it kills those that still run.
 #[async_trait]
-pub trait Held: fmt::Debug + Send + Sync {
+pub trait Held: Send + Sync {
     /// The process id of the program.
     fn id(&self) -> Option<u32>;
 
@@ -45,6 +47,8 @@ pub trait Held: fmt::Debug + Send + Sync {
     /// Whether no process is left.
     fn is_gone(&self) -> bool;
 }
+
+gladhand_core::debug_as_name!(Held);
 
 /// A signal for a program and its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

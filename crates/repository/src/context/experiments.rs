@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use gladhand_core::Order as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -181,7 +182,7 @@ fn folders(root: &Root) -> Option<Vec<String>> {
         Some((std::cmp::Reverse(changed), format!("experiments/{}", path.file_name()?.to_string_lossy())))
     };
     let mut folders: Vec<_> = entries.flatten().filter_map(|entry| folder(entry.path())).collect();
-    folders.sort_unstable();
+    folders.order();
     Some(folders.into_iter().map(|(_, path)| path).collect())
 }
 

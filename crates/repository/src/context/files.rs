@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gladhand_core::Order as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +125,7 @@ fn look(root: &Root, target: &str) -> Result<ContextFile, String> {
         let entries = std::fs::read_dir(&path).map_err(|why| format!("Unable to read directory: {}", why.kind()))?;
         let mut names: Vec<String> =
             entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.sort_unstable();
+        names.order();
         names.truncate(MOST);
         Ok(ContextFile::Directory { path: shown, entries: names })
     } else if path.is_file() {

@@ -9,6 +9,7 @@ use crate::manifest::{Dependency, Ecosystem, Format, Role, Usage};
 use crate::source::Family;
 use crate::survey::{FileFacts, Project, Survey, folder};
 use crate::text;
+use gladhand_core::Order as _;
 
 /// How many pieces of evidence and anchors an answer shows for one framework of a project.
 const MOST_SHOWN: usize = 8;
@@ -83,11 +84,11 @@ impl<'s> Candidate<'s> {
         candidate.files =
             rules.filter_map(|(file, rule)| convention(survey, file, &known.files[rule.number])).collect();
         // Constructors first, those at the top of files first, tests last.
-        candidate.source.sort_by_key(|(file, finding)| {
+        candidate.source.order_by_key(|(file, finding)| {
             let asks = finding.inside && finding.found == FindingKind::Import;
             (file.aside, finding.found, asks, finding.bound.is_none())
         });
-        candidate.dependencies.sort_by_key(|(_, dependency, _)| dependency.usage);
+        candidate.dependencies.order_by_key(|(_, dependency, _)| dependency.usage);
         candidate
     }
 
@@ -298,7 +299,7 @@ pub(crate) fn managers(survey: &Survey, project: &Project, family: Family) -> Ve
     if let Some(root) = survey.projects.first().filter(|_| !special(&own)) {
         own.extend(of(root).into_iter().filter(|manager| special(&[manager])));
     }
-    own.sort_by_key(|manager| matches!(*manager, "npm" | "pip"));
+    own.order_by_key(|manager| matches!(*manager, "npm" | "pip"));
     own
 }
 

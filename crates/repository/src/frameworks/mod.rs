@@ -11,6 +11,7 @@ mod table;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use gladhand_core::Order as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -231,7 +232,7 @@ impl Framework {
         self.reasons
             .extend(other.reasons.into_iter().filter(|reason| !self.reasons.contains(reason)).collect::<Vec<_>>());
         self.members.append(&mut other.members);
-        self.members.sort_unstable();
+        self.members.order();
         self.version_detected = self.version_detected.take().or(other.version_detected);
     }
 }
@@ -289,7 +290,7 @@ fn in_project(survey: &Survey, project: &Project) -> Vec<Framework> {
 /// Sorts by confidence, highest first; then by number of projects, then in the order of the table.
 fn sort(frameworks: &mut [Framework]) {
     let index = |name: &str| TABLE.frameworks.iter().position(|known| known.name == name);
-    frameworks.sort_by(|a, b| {
+    frameworks.order_by(|a, b| {
         let by_confidence = b.confidence.total_cmp(&a.confidence);
         by_confidence.then(b.members.len().cmp(&a.members.len())).then_with(|| index(&a.name).cmp(&index(&b.name)))
     });

@@ -7,6 +7,7 @@ use aho_corasick::AhoCorasick;
 use gladhand_ignore_files::{GlobError, glob, glob_set};
 use globset::GlobSet;
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::Ecosystem;
@@ -126,7 +127,7 @@ pub(crate) enum FindingKind {
 }
 
 impl Table {
-    fn read(weights: &str, parts: &[&str]) -> Result<Self, toml::de::Error> {
+    fn read(weights: &str, parts: &[&str]) -> Result<Self, Box<dyn std::error::Error>> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Part {
@@ -134,7 +135,7 @@ impl Table {
         }
         let mut frameworks = Vec::new();
         for part in parts {
-            frameworks.extend(toml::from_str::<Part>(part)?.framework);
+            frameworks.extend(values::<Part>(part)?.framework);
         }
         let mut words: BTreeMap<Family, Vec<String>> = BTreeMap::new();
         for known in &frameworks {
@@ -155,8 +156,8 @@ impl Table {
             });
         let makers =
             makers.into_iter().filter_map(|(family, words)| Some((family, AhoCorasick::new(words).ok()?))).collect();
-        let conventions = conventions(&frameworks).map_err(serde::de::Error::custom)?;
-        Ok(Self { frameworks, weights: toml::from_str(weights)?, needles, makers, conventions })
+        let conventions = conventions(&frameworks)?;
+        Ok(Self { frameworks, weights: values(weights)?, needles, makers, conventions })
     }
 
     /// Whether a file can concern any framework: a quick check before it is parsed.
@@ -272,6 +273,12 @@ impl FrameworkRules {
     pub(crate) fn ecosystems(&self) -> impl Iterator<Item = Ecosystem> {
         self.dependencies.keys().copied()
     }
+}
+
+/// The values in a text. Read as JSON, they need a quarter of the code.
+fn values<T: DeserializeOwned>(text: &str) -> Result<T, Box<dyn std::error::Error>> {
+    let table: toml::Table = text.parse()?;
+    Ok(serde_json::from_value(serde_json::to_value(table)?)?)
 }
 
 fn conventions(frameworks: &[FrameworkRules]) -> Result<(GlobSet, Vec<RuleId>), GlobError> {

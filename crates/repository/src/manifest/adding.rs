@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use gladhand_core::Order as _;
 use serde_json::value::RawValue;
 use toml::de::{DeTable, DeValue};
 
@@ -57,7 +58,7 @@ pub(crate) fn addition(path: &str, text: &str, package: &Package<'_>) -> Option<
             .iter()
             .map(|Dependency { name, requirement, .. }| (name.clone(), requirement.clone()))
             .collect();
-        all.sort_unstable();
+        all.order();
         all
     };
     let added = |(name, _): &(String, Option<String>)| *name == compared(package);

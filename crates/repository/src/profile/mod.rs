@@ -4,6 +4,7 @@ pub(crate) mod entry_points;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gladhand_core::Order as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -183,7 +184,7 @@ impl Part {
     /// Most files first; among equals, by name.
     fn languages(&self) -> Vec<String> {
         let mut languages: Vec<_> = self.code.iter().collect();
-        languages.sort_by_key(|(name, (files, _))| (std::cmp::Reverse(*files), **name));
+        languages.order_by_key(|(name, (files, _))| (std::cmp::Reverse(*files), **name));
         languages.into_iter().map(|(name, _)| (*name).to_owned()).collect()
     }
 

@@ -5,6 +5,7 @@ mod install;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gladhand_core::Order as _;
 use serde::Deserialize;
 
 pub(crate) use self::install::{add_command, ecosystem_of, usual_manager};
@@ -151,7 +152,7 @@ impl Recipes {
         let entries = std::fs::read_dir(folder).map_err(|why| failed(folder, &why))?;
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
-        paths.sort_unstable();
+        paths.order();
         for path in paths {
             let text = std::fs::read_to_string(&path).map_err(|why| failed(&path, &why))?;
             let target: Target = toml::from_str(&text).map_err(|why| failed(&path, &why))?;

@@ -4,12 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use gladhand_core::Order as _;
 use tree_sitter::{
     Node, ParseOptions, ParseState, Parser, Query, QueryCursor, QueryCursorOptions, QueryCursorState,
     StreamingIterator, Tree,
 };
 
 use super::budget::Budget;
+use super::leading_types::without_leading_types;
 use super::{Call, Import, Outline};
 use crate::language::Language;
 
@@ -27,26 +29,23 @@ impl Grammar {
     }
 
     /// The syntax tree of a text, if it is ready in time.
-    fn parse(&self, text: &str, budget: Budget) -> Option<Tree> {
+    fn parse(&self, text: &[u8], budget: Budget) -> Option<Tree> {
         let mut parser = Parser::new();
         parser.set_language(&self.language).ok()?;
         let mut progress = |_: &ParseState| budget.next_step();
         let options = ParseOptions::new().progress_callback(&mut progress);
-        let mut rest = |at: usize, _| text.as_bytes().get(at..).unwrap_or_default();
+        let mut rest = |at: usize, _| text.get(at..).unwrap_or_default();
         parser.parse_with_options(&mut rest, None, Some(options))
     }
 }
 
 static PYTHON: LazyLock<Grammar> =
     LazyLock::new(|| Grammar::new(tree_sitter_python::LANGUAGE, include_str!("../../queries/python.scm")));
-static JAVASCRIPT: LazyLock<Grammar> =
-    LazyLock::new(|| Grammar::new(tree_sitter_javascript::LANGUAGE, include_str!("../../queries/javascript.scm")));
-const TYPESCRIPT_QUERIES: &str =
-    concat!(include_str!("../../queries/javascript.scm"), include_str!("../../queries/typescript.scm"));
-static TYPESCRIPT: LazyLock<Grammar> =
-    LazyLock::new(|| Grammar::new(tree_sitter_typescript::LANGUAGE_TYPESCRIPT, TYPESCRIPT_QUERIES));
-static TSX: LazyLock<Grammar> =
-    LazyLock::new(|| Grammar::new(tree_sitter_typescript::LANGUAGE_TSX, TYPESCRIPT_QUERIES));
+/// JavaScript and TypeScript with elements. For TypeScript without elements, see [`without_leading_types`].
+static ECMASCRIPT: LazyLock<Grammar> = LazyLock::new(|| {
+    let queries = concat!(include_str!("../../queries/javascript.scm"), include_str!("../../queries/typescript.scm"));
+    Grammar::new(tree_sitter_typescript::LANGUAGE_TSX, queries)
+});
 static GO: LazyLock<Grammar> =
     LazyLock::new(|| Grammar::new(tree_sitter_go::LANGUAGE, include_str!("../../queries/go.scm")));
 static RUST: LazyLock<Grammar> =
@@ -54,12 +53,10 @@ static RUST: LazyLock<Grammar> =
 static PYTHON_SETUP: LazyLock<Grammar> =
     LazyLock::new(|| Grammar::new(tree_sitter_python::LANGUAGE, include_str!("../../queries/python-setup.scm")));
 
-fn grammar(language: Language, path: &str) -> Option<&'static Grammar> {
+fn grammar(language: Language) -> Option<&'static Grammar> {
     match language {
         Language::Python => Some(&PYTHON),
-        Language::Javascript => Some(&JAVASCRIPT),
-        Language::Typescript if path.ends_with(".tsx") => Some(&TSX),
-        Language::Typescript => Some(&TYPESCRIPT),
+        Language::Javascript | Language::Typescript => Some(&ECMASCRIPT),
         Language::Go => Some(&GO),
         Language::Rust => Some(&RUST),
         _ => None,
@@ -68,7 +65,15 @@ fn grammar(language: Language, path: &str) -> Option<&'static Grammar> {
 
 /// The syntax tree of a file, if there is a grammar for it.
 pub(super) fn tree(language: Language, path: &str, text: &str) -> Option<Tree> {
-    grammar(language, path)?.parse(text, Budget::new())
+    parse(grammar(language)?, language, path, text, Budget::new())
+}
+
+fn parse(grammar: &Grammar, language: Language, path: &str, text: &str, budget: Budget) -> Option<Tree> {
+    if language == Language::Typescript && !path.ends_with(".tsx") {
+        grammar.parse(&without_leading_types(text.as_bytes()), budget)
+    } else {
+        grammar.parse(text.as_bytes(), budget)
+    }
 }
 
 pub(super) fn first_mistake(language: Language, path: &str, text: &str) -> Option<usize> {
@@ -92,7 +97,7 @@ pub(super) fn first_mistake(language: Language, path: &str, text: &str) -> Optio
 pub(crate) fn python_keywords(text: &str, function: &str) -> Vec<(String, String, usize)> {
     let grammar = &*PYTHON_SETUP;
     let budget = Budget::new();
-    let Some(tree) = grammar.parse(text, budget) else { return Vec::new() };
+    let Some(tree) = grammar.parse(text.as_bytes(), budget) else { return Vec::new() };
     let mut found = Vec::new();
     matches(grammar, &tree, text, budget, |captures| {
         if let (Some(callee), Some(keyword), Some(value)) =
@@ -133,9 +138,9 @@ fn matches<'t>(
 }
 
 pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
-    let Some(grammar) = grammar(language, path) else { return Outline::default() };
+    let Some(grammar) = grammar(language) else { return Outline::default() };
     let budget = Budget::new();
-    let Some(tree) = grammar.parse(text, budget) else { return Outline::default() };
+    let Some(tree) = parse(grammar, language, path, text, budget) else { return Outline::default() };
     let mut imports: Vec<(String, Node<'_>)> = Vec::new();
     let mut bindings: HashMap<String, String> = HashMap::new();
     let mut calls: Vec<(String, Node<'_>)> = Vec::new();
@@ -179,8 +184,8 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
         Some(Call { path, bound: context.bound, statement: context.statement })
     });
     let mut calls: Vec<Call> = calls.collect();
-    calls.sort_by_key(|call| (call.statement.start, call.statement.end));
-    imports.sort_by_key(|import| (import.at, import.statement.end));
+    calls.order_by_key(|call| (call.statement.start, call.statement.end));
+    imports.order_by_key(|import| (import.at, import.statement.end));
     imports.dedup();
     Outline { imports, calls }
 }
@@ -412,6 +417,13 @@ mod tests {
     }
 
     #[test]
+    fn calls_after_a_type_assertion_are_found_where_they_are() {
+        let text = "import express from 'express';\nconst g = (<any>window).g;\nconst id = <T>(x: T) => x;\nexport const app = <express.Express>express();\n";
+        let expected = call("express", Some("app"), "export const app = <express.Express>express();");
+        assert_eq!(calls(Language::Typescript, "x.ts", text), [expected]);
+    }
+
+    #[test]
     fn go_and_rust_paths_are_followed() {
         let go = "package main\nimport (\n\t\"github.com/labstack/echo/v4\"\n\tg \"github.com/gin-gonic/gin\"\n)\nfunc main() {\n\te := echo.New()\n\tr := g.Default()\n}\n";
         assert_eq!(
@@ -459,5 +471,9 @@ mod tests {
         assert!(first_mistake(Language::Python, "x.py", "a = 1\ndef (:\n").is_some_and(|at| at >= 6));
         assert!(first_mistake(Language::Typescript, "x.ts", "const a = (;\n").is_some());
         assert_eq!(first_mistake(Language::Typescript, "x.tsx", "export const A = () => <div>{1}</div>;\n"), None);
+        let typed = "const id = <T>(x: T) => x;\nconst w = <any>window;\nlet a = b < c && d > (<number>e);\n";
+        assert_eq!(first_mistake(Language::Typescript, "x.ts", typed), None);
+        let element = "export default () => <a.b c={d < e}>{...f}</a.b>;\nclass G { #h = 1; static { this.i?.j; } }\n";
+        assert_eq!(first_mistake(Language::Javascript, "x.js", element), None);
     }
 }

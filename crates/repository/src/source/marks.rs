@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Call, Family, Import, Outline};
 use crate::tokens::{Kind, Lexis, Token, tokens};
+use gladhand_core::Order as _;
 
 pub(super) fn outline(family: Family, lexis: Lexis, text: &str, marks: &[&str]) -> Outline {
     let tokens = tokens(text, lexis);
@@ -27,7 +28,7 @@ pub(super) fn outline(family: Family, lexis: Lexis, text: &str, marks: &[&str]) 
             }
         }
     }
-    outline.calls.sort_by_key(|call| call.statement.start);
+    outline.calls.order_by_key(|call| call.statement.start);
     outline
 }
 

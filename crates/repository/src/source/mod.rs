@@ -6,6 +6,7 @@
 
 mod budget;
 mod grammar;
+mod leading_types;
 mod marks;
 mod placement;
 

@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use gladhand_core::Order as _;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::number_map::NumberMap;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Outcome};
@@ -382,7 +383,7 @@ impl<T: Transport> Driver<T> {
             let running = std::mem::take(&mut self.running);
             running.into_values().filter_map(|running| running.task).for_each(|task| task.abort());
             let mut calls = self.side.in_flight();
-            calls.sort_unstable();
+            calls.order();
             if calls.is_empty() {
                 return actions;
             }

@@ -1,6 +1,5 @@
 //! Who may come in: the step between a request that is well-formed and the one who serves it.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -16,7 +15,7 @@ pub type Authorized = Result<Option<Principal>, Box<Response<Bytes>>>;
 /// Decides for each request who it comes from and whether it is served.
 ///
 /// The name of the returned principal binds sessions and parked calls: other principals cannot use them.
-pub trait Authorize: fmt::Debug + Send + Sync {
+pub trait Authorize: Send + Sync {
     /// Judges a request by its head.
     fn authorize<'a>(&'a self, head: &'a Parts) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>>;
 
@@ -46,3 +45,5 @@ pub trait Authorize: fmt::Debug + Send + Sync {
         None
     }
 }
+
+gladhand_core::debug_as_name!(Authorize);

@@ -4,7 +4,6 @@
 //! for each path whether the authorization of the endpoint applies, too. A route has no session, and its requests do not
 //! pass the tap.
 
-use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -20,13 +19,15 @@ use tokio::sync::mpsc;
 pub type SideResponse<'a> = Pin<Box<dyn Future<Output = Response<SideBody>> + Send + 'a>>;
 
 /// Routes that the embedding program serves. A path of a dialect, or of a health check, never reaches them.
-pub trait SideRoutes: fmt::Debug + Send + Sync {
+pub trait SideRoutes: Send + Sync {
     /// The access to a path, or `None` if nothing is served there.
     fn access(&self, path: &str) -> Option<RouteAccess>;
 
     /// Answers a request for one of its paths.
     fn respond<'a>(&'a self, request: Request<Bytes>, from: SideOrigin) -> SideResponse<'a>;
 }
+
+gladhand_core::debug_as_name!(SideRoutes);
 
 /// The authorization of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
+use gladhand_core::Order as _;
+
 /// Maximum size of a file in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
@@ -58,7 +60,7 @@ impl Folder {
                 }
             }
         }
-        found.sort();
+        found.order();
         found
     }
 

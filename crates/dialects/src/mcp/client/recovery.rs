@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use gladhand_core::Order as _;
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::{CallId, Failure, FailureKind};
 use gladhand_core::wire::{Fault, Skim, rpc};
@@ -194,11 +195,11 @@ impl McpClient {
             Phase::Unopened | Phase::Open(_) | Phase::Closed => self.phase = Phase::Closed,
         }
         let mut lost: Vec<_> = self.requests.drain().collect();
-        lost.sort_unstable_by_key(|(id, _)| *id);
+        lost.order_by_key(|(id, _)| *id);
         let in_flight = lost.into_iter().filter_map(|(_, sent)| sent.work().map(|work| work.call));
         let visiting = self.visits.drain().map(|(call, _)| call);
         let mut asking: Vec<_> = self.rounds.drain().map(|(call, _)| call).chain(visiting).collect();
-        asking.sort_unstable();
+        asking.order();
         let polled = std::mem::take(&mut self.polls).into_iter().map(|poll| poll.work.call);
         let waiting = self.listening.take_waiting(|_| true).into_iter().map(|work| work.call);
         for call in in_flight.chain(asking).chain(polled).chain(waiting) {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use gladhand_core::Order as _;
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionKind};
 use gladhand_core::wire::{Members, RawValue};
@@ -118,7 +119,7 @@ impl McpClient {
                 calls.push(*call);
             }
         }
-        calls.sort_unstable();
+        calls.order();
         calls.into_iter().for_each(|call| self.continue_after_visits(call, now, heard));
     }
 
@@ -126,7 +127,7 @@ impl McpClient {
     pub(super) fn repeat_due_calls(&mut self, now: Duration, heard: &mut Heard) {
         let due = self.visits.iter().filter(|(_, visit)| visit.due.is_some_and(|due| due <= now));
         let mut due: Vec<_> = due.map(|(call, _)| *call).collect();
-        due.sort_unstable();
+        due.order();
         for call in due {
             if let Some(visit) = self.visits.remove(&call) {
                 self.send_again(OutgoingRequest::Work(visit.work), heard);

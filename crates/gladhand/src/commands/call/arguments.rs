@@ -6,6 +6,7 @@
 use std::io::Read;
 
 use anyhow::{Context, Result, anyhow, bail};
+use gladhand_core::Order as _;
 use gladhand_core::wire::{Members, RawValue};
 use serde_json::{Map, Value};
 
@@ -109,7 +110,7 @@ impl Properties {
             required: required.iter().any(|required| required == name),
         };
         let mut all: Vec<_> = named.iter().flat_map(Members::iter).map(property).collect();
-        all.sort_by_key(|property| !property.required);
+        all.order_by_key(|property| !property.required);
         let welcomes_more = schema.raw("additionalProperties").is_some_and(|more| more.get() != "false");
         Self { open: welcomes_more || named.is_none(), all }
     }

@@ -33,6 +33,7 @@ use gladhand_models::{ModelError, alternatives};
 
 use crate::commands::serve::{Assembly, ListWaits, Reached};
 use crate::commands::shared::arguments::WhoApproves;
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::settings::{self, Part, Settings};
 use crate::commands::{CommandError, is_gone};
 use crate::config::{self, env};
@@ -135,7 +136,7 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     let (_, _policy) = policy_setup::govern(Service::new(hub.clone()), &config, data.as_deref())?;
     let question = args.print.as_deref().map(question).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let ended = runtime.block_on(async {
+    let ended = wait_for(&runtime, async {
         let ended = chat(args, question.as_deref(), &hub).await;
         let mut signals = Signals::listen()?;
         tokio::select! {

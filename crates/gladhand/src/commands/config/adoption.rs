@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use gladhand_core::Order as _;
 use gladhand_core::Secret;
 use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_store::{SecretError, Secrets};
@@ -87,7 +88,7 @@ impl Own {
             let examined = file.examine(reading);
             (examined.config, examined.problems.into_iter().chain(examined.unresolved).collect::<Vec<_>>())
         });
-        problems.sort_by_key(|problem| (problem.line, problem.column));
+        problems.order_by_key(|problem| (problem.line, problem.column));
         (config.map(|config| config.upstreams.0).unwrap_or_default(), problems)
     }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::anyhow;
+use gladhand_core::Order as _;
 use gladhand_core::Pattern;
 use gladhand_redaction::redact;
 use serde_json::{Value, json};
@@ -111,7 +112,7 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
     let Examined { config, problems: mut errors, refused, unresolved, places } = examined;
     let (malformed, missing): (Vec<_>, Vec<_>) = unresolved.into_iter().partition(config::is_malformed);
     errors.extend(malformed);
-    errors.sort_by_key(|problem| (problem.line, problem.column));
+    errors.order_by_key(|problem| (problem.line, problem.column));
     let missing = missing.into_iter().map(|problem| Problem { message: unavailable(&problem), ..problem });
     let warnings = match of_project {
         Some((own, _)) => own.refusals(refused, file).into_iter().map(|SetAside(problem)| problem).collect(),
@@ -130,7 +131,7 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
     if let Some(error) = own.and_then(|config| Masks::of(&config.record.mask).err()) {
         verdict.errors.push(places.problem(&["record", "mask"], error.to_string()));
     }
-    verdict.errors.sort_by_key(|problem| (problem.line, problem.column));
+    verdict.errors.order_by_key(|problem| (problem.line, problem.column));
     let left_open = config.iter().filter_map(existence_checks::left_open);
     let keys = own.into_iter().flat_map(existence_checks::missing_keys);
     let recordings = own.and_then(existence_checks::unusable_recordings);

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use gladhand_core::Order as _;
 use gladhand_redaction::{MASK, is_sensitive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -21,7 +22,7 @@ pub(super) fn masked(text: &str) -> String {
     for (key, value) in root.get_ref() {
         collect(value, &mut vec![key.get_ref().as_ref()], &mut tokens);
     }
-    tokens.sort_by_key(|(span, _)| span.start);
+    tokens.order_by_key(|(span, _)| span.start);
     let mut masked = text.to_owned();
     for (span, value) in tokens.into_iter().rev() {
         let mark = fingerprint(value).chars().take(SHOWN).collect::<String>();

@@ -26,6 +26,7 @@ use crate::commands::serve::{Memory, Within};
 use crate::commands::shared::arguments::seconds;
 use crate::commands::shared::existence_checks;
 use crate::commands::shared::references::Sources;
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::settings;
 use crate::commands::{CommandError, print_report, written};
 use crate::config::{
@@ -167,7 +168,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
             within: within.clone(),
             timeout: Duration::from_secs(args.timeout),
         });
-        match runtime.block_on(opening::upstreams(upstreams, opening.as_ref()))? {
+        match wait_for(&runtime, opening::upstreams(upstreams, opening.as_ref()))? {
             Ok(looked) => findings.extend(looked),
             Err(stop) => return Ok(signals::exit_status(stop).into()),
         }
@@ -177,10 +178,10 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
         findings.extend(invisible::findings(config, data.clone()));
     }
     if let Some((settings, data)) = settings.zip(data).filter(|_| !args.offline) {
-        findings.push(runtime.block_on(model::of(settings.config.agent, data)));
+        findings.push(wait_for(&runtime, model::of(settings.config.agent, data)));
     }
     #[cfg(unix)]
-    findings.extend(runtime.block_on(running(config::data_dir(args.data_dir.as_deref()).as_deref())));
+    findings.extend(wait_for(&runtime, running(config::data_dir(args.data_dir.as_deref()).as_deref())));
     findings.extend(args.http.iter().map(port));
     let is_broken = findings.iter().any(|finding| finding.state == State::Broken);
     findings.iter_mut().for_each(Finding::redact);

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use gladhand_core::Order as _;
 use gladhand_core::negotiation::Refusal;
 use gladhand_dialects::{ClientSetup, Dialect, REGISTRY};
 use tokio::sync::watch;
@@ -24,7 +25,7 @@ pub(in crate::commands) fn clients(target: &Target) -> Vec<(&'static Dialect, &'
     let mut clients = Vec::new();
     for dialect in REGISTRY.iter().copied().filter(is_carried) {
         let mut versions = dialect.versions.to_vec();
-        versions.sort_unstable_by(|one, other| other.cmp(one));
+        versions.order_by(|one, other| other.cmp(one));
         clients.extend(versions.into_iter().map(|version| (dialect, version)));
     }
     clients

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use crate::commands::CommandError;
 use crate::commands::shared::arguments::{AS, clients_beside, seconds};
 use crate::commands::shared::opened_server::{Access, headers, hint_for};
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::sign_in;
 use crate::config;
 use crate::exit::Exit;
@@ -130,7 +131,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let timeout = Duration::from_secs(args.timeout);
     let log_stderr = verbosity > 0;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    wait_for(&runtime, async {
         let mut signals = Signals::listen()?;
         let begun = Instant::now();
         let access = Access::to(&target, headers, roots, mcp_token, sign_in::Manner::InPassing).await;

@@ -11,6 +11,7 @@ use clap::Args;
 use gladhand_hub::{ClientStatus, Offence, RunningCall, SessionStatus, UpstreamStatus};
 use gladhand_redaction::redact;
 
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::{CommandError, print_json, written};
 use crate::exit::Exit;
 use crate::terminal::layout;
@@ -50,7 +51,7 @@ const ODD: Style = AnsiColor::Yellow.on_default();
 /// Shows every process of this user, once or until Ctrl-C.
 pub fn run(args: &PsArgs) -> Result<ExitCode, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    wait_for(&runtime, async {
         if args.watch {
             return watch::run(args.json).await;
         }

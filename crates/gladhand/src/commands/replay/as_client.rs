@@ -14,6 +14,7 @@ use super::expected::{Expected, Finding};
 use super::live_server::{LiveEvent, LiveServer};
 use super::{ReplayArgs, Timing, dialect, pause, report};
 use crate::commands::shared::recordings::Session;
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::{CommandError, note};
 use crate::terminal::text::{counted, plain};
 
@@ -38,7 +39,7 @@ pub(super) struct Outcome {
 
 pub(super) fn run(args: &ReplayArgs, session: &Session, target: &Target) -> Result<ExitCode, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    wait_for(&runtime, async {
         let mut signals = Signals::listen()?;
         let opening = async {
             match target {

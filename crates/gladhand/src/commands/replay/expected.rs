@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use gladhand_core::Order as _;
 use gladhand_core::negotiation::Side;
 use gladhand_core::wire::{FrameKind, FrameSummary};
 use gladhand_dialects::Dialect;
@@ -164,7 +165,7 @@ impl<'s> Expected<'s> {
             let (message, line) = (line.label.clone(), Some(line.number));
             findings.push(Finding { message, line, what: What::Missing });
         }
-        findings.sort_by_key(|finding| finding.line.unwrap_or(u64::MAX));
+        findings.order_by_key(|finding| finding.line.unwrap_or(u64::MAX));
         findings
     }
 }

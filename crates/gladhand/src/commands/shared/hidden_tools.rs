@@ -5,6 +5,7 @@
 //! failures of its calls tell.
 
 use anyhow::anyhow;
+use gladhand_core::Order as _;
 use gladhand_core::operations::{FailureKind, Tool};
 use gladhand_hub::policy::{CallTarget, Kind, PinMode, Who};
 use gladhand_hub::{BETWEEN, Provider as _, SessionId};
@@ -62,7 +63,7 @@ pub(in crate::commands) fn prefixes_of(name: &str, config: &Config) -> Vec<Strin
     let within = |prefix: &&str| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(BETWEEN));
     let prefixes = enabled(config).filter_map(|(name, upstream)| upstream.effective_prefix(name)).filter(within);
     let mut prefixes: Vec<_> = prefixes.map(str::to_owned).collect();
-    prefixes.sort_by_key(String::len);
+    prefixes.order_by_key(String::len);
     prefixes
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod raw_exchange;
 pub(crate) mod recordings;
 pub(crate) mod references;
 pub(crate) mod result_output;
+pub(crate) mod runtime;
 pub(crate) mod session_drawing;
 pub(crate) mod settings;
 pub(crate) mod sign_in;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -20,6 +21,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
+use super::runtime::wait_for;
 use crate::commands::CommandError;
 use crate::commands::call::person::{Person, UnavailableUpstream};
 use crate::commands::serve::ListWaits;
@@ -219,15 +221,20 @@ impl Plan {
     }
 
     /// Opens a session, does the work, closes it. The person, if there is one, sees what is waited for. Ctrl-C and SIGTERM end it wherever it is.
-    pub(in crate::commands) fn run<F: Future<Output = Result<ExitCode, CommandError>>>(
+    pub(in crate::commands) fn run<'w, F: Future<Output = Result<ExitCode, CommandError>> + 'w>(
         self,
         person: Option<Arc<Person>>,
-        work: impl FnOnce(Upstream) -> F,
+        work: impl FnOnce(Upstream) -> F + 'w,
     ) -> Result<ExitCode, CommandError> {
+        // Boxed, so that the code below exists once and not for each command.
+        self.run_boxed(person, Box::new(|upstream| Box::pin(work(upstream))))
+    }
+
+    fn run_boxed(self, person: Option<Arc<Person>>, work: SessionWork<'_>) -> Result<ExitCode, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // `open` has no options for the configuration.
         let shown = if self.own_options.is_empty() { self.shown() } else { typed(&self.target) };
-        let done = runtime.block_on(async {
+        let done = wait_for(&runtime, async {
             let mut signals = Signals::listen()?;
             let (mut options, timeout) = (self.options, self.timeout);
             if self.own.is_some() {
@@ -282,6 +289,10 @@ impl Plan {
         done
     }
 }
+
+/// The work of a command in an open session.
+type SessionWork<'w> =
+    Box<dyn FnOnce(Upstream) -> Pin<Box<dyn Future<Output = Result<ExitCode, CommandError>> + 'w>> + 'w>;
 
 /// Says that an upstream cannot be used.
 fn warn(message: &str) {

@@ -8,6 +8,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use gladhand_core::Order as _;
 use gladhand_core::negotiation::Side;
 use gladhand_core::wire::{FrameKind, Members, RawValue};
 use gladhand_dialects::{Dialect, REGISTRY};
@@ -366,7 +367,7 @@ pub(in crate::commands) fn parts(file: &Path) -> Result<Vec<(PathBuf, FileReader
             parts.push((entry.path(), reader));
         }
     }
-    parts.sort_by_key(|(_, reader)| reader.header().part);
+    parts.order_by_key(|(_, reader)| reader.header().part);
     Ok(parts)
 }
 

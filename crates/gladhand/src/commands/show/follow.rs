@@ -10,6 +10,7 @@ use gladhand_server::signals::{self, Signals};
 use super::ShowArgs;
 use crate::commands::CommandError;
 use crate::commands::shared::recordings::{open, parts};
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::session_drawing::LiveDrawing;
 use crate::exit::Exit;
 use crate::terminal::text::plain;
@@ -19,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    wait_for(&runtime, async {
         let mut signals = Signals::listen()?;
         let mut following = LiveDrawing::new(args.full);
         let mut parts = parts(&args.file)?;
