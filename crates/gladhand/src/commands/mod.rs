@@ -21,6 +21,7 @@ pub mod bridge;
 pub mod call;
 pub mod chat;
 pub mod config;
+pub mod console;
 pub mod doctor;
 pub mod list;
 pub mod login;

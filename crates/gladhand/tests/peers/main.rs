@@ -6,6 +6,7 @@
 
 mod a2e_mcp;
 mod clients;
+mod console;
 mod coupling;
 mod direct;
 mod installed;
