@@ -16,16 +16,31 @@ use http::uri::Authority;
 /// The beginning of the name of the cookie. The port follows, because cookies of all ports of a host are one set.
 const COOKIE_NAME: &str = "gladhand_console_";
 
+/// The fewest characters of a chosen token.
+const SHORTEST: usize = 16;
+
 /// Who may use a console.
 #[derive(Debug)]
 pub(super) struct ConsoleAccess {
     token: Secret,
+    /// Whether the operator chose the token, and so knows it.
+    is_chosen: bool,
     /// Whether the token is needed in any case.
     is_exposed: bool,
     /// The authorization of the endpoint, which may change while it runs.
     endpoint: Option<Arc<Access>>,
     /// Whether the address with the token was told.
     is_told: AtomicBool,
+}
+
+/// A chosen token that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the token of the console must have at least {SHORTEST} characters, only letters, digits, `-`, `_` and `.`")]
+pub(super) struct UnfitToken;
+
+/// Whether a token is long enough, and fits into addresses and cookies as it is.
+fn is_fit(token: &str) -> bool {
+    token.len() >= SHORTEST && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// Why a request is refused.
@@ -45,9 +60,20 @@ pub(super) struct Admitted {
 }
 
 impl ConsoleAccess {
-    /// A new token. `is_exposed`: it is needed in any case. Otherwise it is needed if the endpoint has an authorization.
-    pub(super) fn new(is_exposed: bool, endpoint: Option<Arc<Access>>) -> Self {
-        Self { token: gladhand_system::random_token(), is_exposed, endpoint, is_told: AtomicBool::new(false) }
+    /// Access with a new token, or with one that the operator chose. `is_exposed`: the token is needed in any case. A token
+    /// that was chosen is always needed, a new one also if the endpoint has an authorization.
+    pub(super) fn new(
+        is_exposed: bool,
+        endpoint: Option<Arc<Access>>,
+        chosen: Option<Secret>,
+    ) -> Result<Self, UnfitToken> {
+        let is_chosen = chosen.is_some();
+        if chosen.as_ref().is_some_and(|token| !is_fit(token.expose())) {
+            return Err(UnfitToken);
+        }
+        let token = chosen.unwrap_or_else(gladhand_system::random_token);
+        let is_exposed = is_exposed || is_chosen;
+        Ok(Self { token, is_chosen, is_exposed, endpoint, is_told: AtomicBool::new(is_chosen) })
     }
 
     /// Whether a request needs the token.
@@ -63,7 +89,7 @@ impl ConsoleAccess {
 
     /// The address of the page, with the token if it is needed.
     pub(super) fn address(&self, base: &str) -> String {
-        match self.needs_token() {
+        match self.needs_token() && !self.is_chosen {
             true => {
                 self.is_told.store(true, Ordering::Relaxed);
                 format!("{base}/console?token={}", self.token.expose())
@@ -152,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_console_that_is_exposed_needs_its_token_in_the_address_a_cookie_or_a_header() {
-        let access = ConsoleAccess::new(true, None);
+        let access = ConsoleAccess::new(true, None, None).unwrap();
         let token = access.token.expose().to_owned();
         assert_eq!(access.admit(&headers(&[]), &page()), Err(Refused::Token));
         assert_eq!(access.admit(&headers(&[]), &with("token=wrong")), Err(Refused::Token));
@@ -171,7 +197,7 @@ mod tests {
 
     #[test]
     fn pages_of_other_origins_are_refused_and_links_are_not() {
-        let access = ConsoleAccess::new(false, None);
+        let access = ConsoleAccess::new(false, None, None).unwrap();
         for (pairs, is_admitted) in [
             (&[][..], true),
             (&[("origin", "http://127.0.0.1:8080")], true),
@@ -190,10 +216,22 @@ mod tests {
     #[test]
     fn an_endpoint_that_asks_for_passes_closes_the_console_while_it_runs() {
         let endpoint = Arc::<Access>::default();
-        let access = ConsoleAccess::new(false, Some(Arc::clone(&endpoint)));
+        let access = ConsoleAccess::new(false, Some(Arc::clone(&endpoint)), None).unwrap();
         assert!(access.admit(&headers(&[]), &page()).is_ok() && !access.must_tell());
         endpoint.set_passes(vec![gladhand_dialects::Pass::any(Secret::new("pass"))]);
         assert_eq!(access.admit(&headers(&[]), &page()), Err(Refused::Token));
         assert!(access.must_tell() && !access.must_tell());
+    }
+
+    #[test]
+    fn a_chosen_token_is_always_needed_and_never_printed() {
+        let chosen = |token: &str| ConsoleAccess::new(false, None, Some(Secret::new(token)));
+        let access = chosen("0123456789-abc_D.").unwrap();
+        assert_eq!(access.admit(&headers(&[]), &page()), Err(Refused::Token));
+        assert!(access.admit(&headers(&[]), &with("token=0123456789-abc_D.")).is_ok());
+        assert_eq!(access.address("http://h:1"), "http://h:1/console");
+        for token in ["short", "0123456789abcde;f", "0123456789abcde f", "0123456789abcdé"] {
+            assert_eq!(chosen(token).err(), Some(UnfitToken), "{token}");
+        }
     }
 }

@@ -31,12 +31,14 @@ use gladhand_dialects::{REGISTRY, dialect_of_line};
 use gladhand_hub::Hub;
 use gladhand_recording::{Entry, EntryKind};
 use gladhand_server::Service;
+use gladhand_server::access::Access;
 use gladhand_server::http::{Address, Http, SideRoutes};
 use serde_json::{Value, json};
 use tracing::Level;
 
 use crate::commands::shared::recordings::{self, rounded};
 use crate::commands::{CommandError, note, serve};
+use crate::config::{self, env};
 use crate::logging;
 use crate::recorder::Masks;
 use crate::utc;
@@ -142,7 +144,7 @@ impl Console {
         let hub = service.hub().clone();
         let is_exposed = is_proxied || !listen.iter().all(is_loopback);
         Ok(Self {
-            access: Arc::new(ConsoleAccess::new(is_exposed, Some(Arc::clone(service.access())))),
+            access: access(is_exposed, Some(Arc::clone(service.access())))?,
             title: String::new(),
             started_ms: now_ms(),
             kept,
@@ -186,7 +188,7 @@ impl Console {
         };
         remarks.iter().for_each(|remark| note(&format!("warning: {remark}")));
         Ok(Self {
-            access: Arc::new(ConsoleAccess::new(true, None)),
+            access: access(true, None)?,
             title: args.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             started_ms,
             kept: Arc::new(Mutex::new(kept)),
@@ -279,6 +281,13 @@ impl Console {
     }
 }
 
+/// The access of a console, with the token in the environment if there is one.
+fn access(is_exposed: bool, endpoint: Option<Arc<Access>>) -> Result<Arc<ConsoleAccess>, CommandError> {
+    let chosen = config::console_token_in_environment().map_err(CommandError::usage)?;
+    let access = ConsoleAccess::new(is_exposed, endpoint, chosen).map_err(CommandError::usage);
+    access.map(Arc::new).map_err(|error| error.hint(format!("set {} to another one", env::CONSOLE_TOKEN)))
+}
+
 /// Whether only this machine can connect. A socket in the file system may be served to others by a proxy.
 fn is_loopback(address: &Address) -> bool {
     let Address::Tcp(address) = address else { return false };
@@ -292,8 +301,12 @@ fn now_ms() -> u64 {
     u64::try_from(gladhand_system::since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Says where the page is. The token is part of the address, so this is not a log line, which would mask it.
+/// Says where the page is. The token is part of the address, so this is not a log line, which would mask it. A log in JSON
+/// masks it.
 fn say(address: &str) {
+    if logging::is_json() && address.contains("?token=") {
+        tracing::warn!("this log masks the token of the console: choose one with {}", env::CONSOLE_TOKEN);
+    }
     let human = format!("{}  INFO console listening on {address}\n", utc::now());
     logging::say(Level::INFO, "console", &[("url", address)], &human);
 }
