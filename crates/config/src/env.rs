@@ -17,6 +17,8 @@ pub const LOG: &str = "GLADHAND_LOG";
 pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
 /// A bearer token that commands present to MCP servers over HTTP.
 pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
+/// The token of the console.
+pub const CONSOLE_TOKEN: &str = "GLADHAND_CONSOLE_TOKEN";
 /// The passphrase of the secret store.
 pub const PASSPHRASE: &str = "GLADHAND_PASSPHRASE";
 /// The configuration files of all outer instances, so that a nested instance can detect recursion.
@@ -32,7 +34,7 @@ pub const SECRET: &str = "GLADHAND_SECRET_";
 /// Whether this variable is withheld from every program that we start: upstreams, tools of the agent, the browser. Only the
 /// command of `gladhand record` has it, because that command runs as without us.
 pub fn is_never_passed_on(name: &OsStr) -> bool {
-    [A2E_TOKEN, MCP_TOKEN, PASSPHRASE, LIST_WAIT].iter().any(|ours| name == *ours)
+    [A2E_TOKEN, MCP_TOKEN, CONSOLE_TOKEN, PASSPHRASE, LIST_WAIT].iter().any(|ours| name == *ours)
         || name.as_encoded_bytes().starts_with(SECRET.as_bytes())
 }
 
@@ -50,6 +52,11 @@ pub fn token_in_environment() -> Result<Option<Secret>, ConfigError> {
 /// The token in `GLADHAND_MCP_TOKEN`; none if it is not set or empty.
 pub fn mcp_token_in_environment() -> Result<Option<Secret>, ConfigError> {
     secret_in_environment(MCP_TOKEN)
+}
+
+/// The token in `GLADHAND_CONSOLE_TOKEN`; none if it is not set or empty.
+pub fn console_token_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(CONSOLE_TOKEN)
 }
 
 /// The passphrase in `GLADHAND_PASSPHRASE`; none if it is not set or empty.

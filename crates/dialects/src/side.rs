@@ -62,6 +62,8 @@ pub struct Dialect {
     pub offer: fn(&FirstLine<'_>) -> Offer,
     /// The rows of the method table that carry a feature. Empty: the dialect does not have the feature.
     pub carriers: fn(Feature) -> Vec<Rule>,
+    /// The whole method table, as the gate reads it.
+    pub rules: fn() -> &'static [Rule],
     /// Answers a first line with the dialect's error for a session that cannot be served. Writes nothing if the line
     /// expects no answer.
     pub refusal_line: fn(&FirstLine<'_>, &str, &mut Ambient<'_>, &mut Frames),

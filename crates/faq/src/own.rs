@@ -6,7 +6,7 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 21] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
     ("docs/a2e.md", include_str!("../../../docs/a2e.md")),
@@ -16,6 +16,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 21] = [
     ("docs/commands.md", include_str!("../../../docs/commands.md")),
     ("docs/configuration.md", include_str!("../../../docs/configuration.md")),
     ("docs/conformance.md", include_str!("../../../docs/conformance.md")),
+    ("docs/console.md", include_str!("../../../docs/console.md")),
     ("docs/coupling.md", include_str!("../../../docs/coupling.md")),
     ("docs/dialects.md", include_str!("../../../docs/dialects.md")),
     ("docs/embedding.md", include_str!("../../../docs/embedding.md")),

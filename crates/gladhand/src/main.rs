@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         Command::Bridge(args) => commands::bridge::run(&args),
         #[cfg(unix)]
         Command::Record(args) => commands::record::run(&args),
+        Command::Console(args) => commands::console::run(&args),
         Command::Show(args) => commands::show::run(&args),
         #[cfg(unix)]
         Command::Tap(args) => commands::tap::run(&args),

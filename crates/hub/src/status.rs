@@ -61,6 +61,9 @@ pub struct UpstreamStatus {
     /// If it is open and some lists are unknown, the reasons.
     #[serde(default)]
     pub unlisted: Vec<String>,
+    /// If it is an open process, the last lines of its stderr.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr: Vec<String>,
     /// Protocol violations of this upstream.
     #[serde(default)]
     pub offences: Vec<Offence>,

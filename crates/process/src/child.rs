@@ -49,7 +49,7 @@ pub struct ChildPeer {
     process: Process,
     stdin: Option<ChildStdin>,
     stdout: ChildStdout,
-    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr: StderrTail,
     reader: tokio::task::JoinHandle<()>,
     /// Its place in a limit. A leash keeps a copy until everything that it holds has ended.
     _permit: Option<Permit>,
@@ -67,8 +67,8 @@ impl ChildPeer {
         let (process, (stdin, stdout, mut errors)) =
             Process::start(command, surroundings.permit.as_ref(), |builder| surroundings.surround(builder, hidden))
                 .await?;
-        let stderr = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&stderr);
+        let stderr = StderrTail::default();
+        let kept = Arc::clone(&stderr.0);
         let reader = tokio::spawn(async move {
             let mut chunk = [0; 4096];
             while let Ok(length @ 1..) = errors.read(&mut chunk).await {
@@ -134,18 +134,29 @@ impl ChildPeer {
         status
     }
 
-    /// The last lines the child wrote to stderr.
-    pub fn stderr_tail(&self, lines: usize) -> Vec<String> {
-        let kept = self.stderr.lock().unpoisoned();
+    /// The end of its stderr. It stays readable after the child.
+    pub fn stderr(&self) -> &StderrTail {
+        &self.stderr
+    }
+
+    async fn leaves_within(&mut self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.process.wait()).await.is_ok()
+    }
+}
+
+/// The end of what a child writes to stderr. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct StderrTail(Arc<Mutex<Vec<u8>>>);
+
+impl StderrTail {
+    /// The last lines.
+    pub fn lines(&self, lines: usize) -> Vec<String> {
+        let kept = self.0.lock().unpoisoned();
         let text = String::from_utf8_lossy(&kept).into_owned();
         // A line that lost its beginning may begin with half a secret, which would not be found.
         let text = text.split_once('\n').filter(|_| kept.len() == KEPT).map_or(text.as_str(), |(_, whole)| whole);
         let all: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         all[all.len().saturating_sub(lines)..].iter().map(|line| line.trim_end().to_owned()).collect()
-    }
-
-    async fn leaves_within(&mut self, time: Duration) -> bool {
-        tokio::time::timeout(time, self.process.wait()).await.is_ok()
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::time::Instant;
 
-use crate::child::{ChildPeer, Manner};
+use crate::child::{ChildPeer, Manner, StderrTail};
 
 /// The number of unsent bytes from which writers have to wait.
 const FULL: usize = 4 * 1024 * 1024;
@@ -202,10 +202,15 @@ impl ChildLines {
         self.child.kill();
     }
 
+    /// The end of its stderr.
+    pub fn stderr(&self) -> &StderrTail {
+        self.child.stderr()
+    }
+
     /// How the child ended, if it has or is about to, and the last lines that it wrote to stderr.
     pub async fn ending(&mut self, lines: usize) -> (Option<ExitStatus>, Vec<String>) {
         let status = self.child.ended().await;
-        (status, self.child.stderr_tail(lines))
+        (status, self.child.stderr().lines(lines))
     }
 }
 

@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Party, Terms};
+use gladhand_process::child::StderrTail;
 use gladhand_redaction::{self as redaction, Life};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -78,6 +79,8 @@ struct Shared {
     agreement: watch::Receiver<Arc<Agreement>>,
     /// The process that was started for the session.
     process: Option<u32>,
+    /// The end of its stderr.
+    stderr: Option<StderrTail>,
     /// The name of the upstream in the configuration, if it has one.
     name: Option<String>,
     call_timeout: Option<Duration>,
@@ -110,6 +113,7 @@ impl Upstream {
         let opened = Box::pin(opening::open(target, &options, events)).await;
         let (driver, agreement) = opened.map_err(redacted::open_error)?;
         let process = driver.transport.process();
+        let stderr = driver.transport.stderr().cloned();
         let (commands, to_loop) = mpsc::channel(COMMANDS);
         let (asides, asides_to_loop) = mpsc::unbounded_channel();
         let (agreements, agreement) = watch::channel(agreement);
@@ -130,6 +134,7 @@ impl Upstream {
             roots_changed,
             agreement,
             process,
+            stderr,
             name: options.name,
             call_timeout: options.call_timeout,
             slots,
@@ -147,6 +152,11 @@ impl Upstream {
     /// The process that was started for it, if one was.
     pub fn process(&self) -> Option<u32> {
         self.shared.process
+    }
+
+    /// The last lines that its process wrote to stderr, with secrets.
+    pub fn stderr_tail(&self, lines: usize) -> Vec<String> {
+        self.shared.stderr.as_ref().map(|stderr| stderr.lines(lines)).unwrap_or_default()
     }
 
     /// Makes a call without progress reports. Dropping the future cancels the call.

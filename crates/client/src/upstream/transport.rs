@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::target::place_of;
 use crate::http_client::{HttpClient, Report};
-use gladhand_process::child::Manner;
+use gladhand_process::child::{Manner, StderrTail};
 use gladhand_process::child_lines::{ChildEvent, ChildLines};
 
 /// A way to an upstream.
@@ -65,6 +65,14 @@ impl Transport {
         match self {
             Self::Http(http) => http.tapped_session(),
             Self::Child(_) | Self::Ended => TappedSession::next_upstream(),
+        }
+    }
+
+    /// The end of the stderr of the process, if it is one.
+    pub(super) fn stderr(&self) -> Option<&StderrTail> {
+        match self {
+            Self::Child(child) => Some(child.stderr()),
+            Self::Http(_) | Self::Ended => None,
         }
     }
 

@@ -3,10 +3,16 @@
 use gladhand_core::operations::Failure;
 use gladhand_hub::policy::Offender;
 use gladhand_hub::{Offence, UpstreamStatus};
-use gladhand_redaction::redact;
+use gladhand_redaction::{redact, shorten};
 
 use super::Inner;
 use crate::upstream::Upstream;
+
+/// How many lines of the stderr of a process are shown.
+const STDERR_LINES: usize = 5;
+
+/// How many characters of such a line are shown.
+const STDERR_LINE: usize = 300;
 
 impl Inner {
     /// The state, connections, calls and violations of the upstream.
@@ -43,6 +49,10 @@ impl Inner {
             unlisted: match self.known() {
                 Some(lists) => lists.troubles(),
                 None => self.listing_failure().map(|failure| failure.message).into_iter().collect(),
+            },
+            stderr: {
+                let lines = open.last().map(|session| session.stderr_tail(STDERR_LINES)).unwrap_or_default();
+                lines.iter().map(|line| shorten(&redact(line), STDERR_LINE).into_owned()).collect()
             },
             offences: {
                 let who = self.label.clone();

@@ -56,6 +56,7 @@ pub static DIALECT: Dialect = Dialect {
     describe: registry::describe,
     offer: |_| Offer::default(),
     carriers: registry::carriers,
+    rules: || registry::RULES,
     refusal_line,
     server: |setup| Box::new(Host::new(setup)),
     client: |setup| Box::new(client::Agent::new(setup)),

@@ -43,6 +43,7 @@ pub static DIALECT: Dialect = Dialect {
     describe: envelope::describe,
     offer: |_| Offer::default(),
     carriers: opening::carriers,
+    rules: || &opening::ROWS,
     refusal_line,
     server: |setup| Box::new(server::FluxloopServer::new(setup)),
     client: |setup| Box::new(client::FluxloopClient::new(setup)),

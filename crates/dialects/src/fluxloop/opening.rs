@@ -37,11 +37,19 @@ const RULES: Rules = Rules {
     },
 };
 
-/// The rows that carry a feature. The only message with an operation is `request`.
+/// The method table. The only message with an operation is `request`.
+pub(super) static ROWS: [Rule; 1] = [Rule {
+    name: "request",
+    from: Side::Client,
+    kind: Kind::Call,
+    needs: Some(Need { owner: Side::Server, capability: "tools" }),
+    since: "",
+    until: "",
+}];
+
+/// The rows that carry a feature.
 pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
-    let needs = Some(Need { owner: Side::Server, capability: "tools" });
-    let request = Rule { name: "request", from: Side::Client, kind: Kind::Call, needs, since: "", until: "" };
-    if feature == Feature::Tools { vec![request] } else { Vec::new() }
+    if feature == Feature::Tools { ROWS.to_vec() } else { Vec::new() }
 }
 
 /// How a client opened its session.

@@ -2,6 +2,8 @@
 //!
 //! The server side, the list in the handshake, the claim on a first line and the tests all use this table (`loaf` §5).
 
+use std::sync::LazyLock;
+
 use gladhand_core::negotiation::{Kind, Need, Rule, Side};
 use gladhand_core::operations::Feature;
 
@@ -158,6 +160,17 @@ pub static METHODS: &[Method] = &[
     ),
     needing("tools.list", "tools", Run::AgentOr(Plain::ListTools), Params::Ignored),
 ];
+
+/// The methods as the gate reads them. There is only one version, and it has all methods.
+pub(super) fn rules() -> &'static [Rule] {
+    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| METHODS.iter().map(rule).collect());
+    &RULES
+}
+
+fn rule(method: &Method) -> Rule {
+    let needs = method.needs.map(|capability| Need { owner: Side::Server, capability });
+    Rule { name: method.name, from: Side::Client, kind: Kind::Call, needs, since: "", until: "" }
+}
 
 /// The rows that carry a feature. Progress is sent as an event, which is not a method.
 pub(super) fn carriers(feature: Feature) -> Vec<Rule> {

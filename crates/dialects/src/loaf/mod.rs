@@ -50,6 +50,7 @@ pub static DIALECT: Dialect = Dialect {
     describe: rpc::describe,
     offer: |_| Offer::default(),
     carriers: methods::carriers,
+    rules: methods::rules,
     refusal_line,
     server: |setup| Box::new(server::LoafServer::new(setup)),
     client: |setup| Box::new(client::LoafClient::new(setup)),

@@ -69,6 +69,7 @@ pub static DIALECT: Dialect = Dialect {
     describe: rpc::describe,
     offer: opening::offer_in_first_line,
     carriers: methods::carriers,
+    rules: || methods::TABLE,
     refusal_line,
     server: |setup| Box::new(McpServer::new(setup)),
     client: |setup| Box::new(client::McpClient::new(setup)),

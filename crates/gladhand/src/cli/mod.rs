@@ -14,6 +14,7 @@ use crate::commands::call::CallArgs;
 use crate::commands::chat::ChatArgs;
 use crate::commands::check::CheckArgs;
 use crate::commands::config::ConfigArgs;
+use crate::commands::console::ConsoleArgs;
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::list::{PromptsArgs, ResourcesArgs, ToolsArgs};
 use crate::commands::login::{LoginArgs, LogoutArgs};
@@ -216,6 +217,8 @@ pub enum Command {
     /// Show the messages of a running Gladhand process live.
     #[cfg(unix)]
     Tap(TapArgs),
+    /// Show a recording as a page in the browser.
+    Console(ConsoleArgs),
     /// Play a recorded client against a server, or a recorded server to a client.
     Replay(ReplayArgs),
     /// Chat with a model that can use your tools, in the terminal or from a script.

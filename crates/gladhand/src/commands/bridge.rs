@@ -45,6 +45,7 @@ Examples:
   gladhand bridge -- npx -y @modelcontextprotocol/server-everything stdio
   gladhand bridge https://example.org/mcp
   gladhand bridge --http 127.0.0.1:8080 -- my-old-server --stdio
+  gladhand bridge --http 127.0.0.1:8080 --console -- my-server
   gladhand bridge --record session.jsonl -- my-server
 
 GLADHAND_MCP_TOKEN is the bearer token for a server over HTTP, and

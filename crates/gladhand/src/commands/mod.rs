@@ -22,6 +22,7 @@ pub mod call;
 pub mod chat;
 pub mod check;
 pub mod config;
+pub mod console;
 pub mod doctor;
 pub mod list;
 pub mod login;

@@ -72,6 +72,16 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// The name that approves this definition and no other.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The hash of the definition that was seen.
+    pub(crate) fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
     /// Whether a user means this definition: by its shown name, or as `upstream/tool`.
     pub(crate) fn is_named(&self, names: &[String]) -> bool {
         names.iter().any(|name| *name == self.name || *name == self.key)

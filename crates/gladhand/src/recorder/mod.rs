@@ -10,7 +10,7 @@ pub(crate) mod followers;
 mod masks;
 #[cfg(unix)]
 pub(crate) mod opening;
-mod tap_queue;
+pub(crate) mod tap_queue;
 pub(crate) mod tapped;
 
 use std::io;

@@ -24,15 +24,15 @@ const MAX_UNREAD_BYTES: usize = 1024 * 1024;
 
 /// The bounds of a queue. A session that has less than an equal share gets more when all is taken, up to twice the bounds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct QueueBounds {
+pub(crate) struct QueueBounds {
     /// Maximum number of entries.
-    pub(super) entries: usize,
+    pub(crate) entries: usize,
     /// Maximum size of their messages, in bytes. Each entry counts as an equal part of this in addition.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// Makes a queue: the listener for the tap, and the entries for the thread that writes them.
-pub(super) fn tap_queue(bounds: QueueBounds) -> (Arc<TapQueue>, QueuedEntries) {
+pub(crate) fn tap_queue(bounds: QueueBounds) -> (Arc<TapQueue>, QueuedEntries) {
     let (queue, queued) = sync_channel(2 * bounds.entries);
     let dropped = Arc::<AtomicU64>::default();
     let entry_bytes = bounds.bytes / bounds.entries;
@@ -64,7 +64,7 @@ enum Queued {
 }
 
 /// The listener that fills the queue.
-pub(super) struct TapQueue {
+pub(crate) struct TapQueue {
     queue: SyncSender<(Queued, Option<Portion>)>,
     /// The memory of the queue, which sessions share.
     waiting: Arc<Portions>,
@@ -75,7 +75,7 @@ pub(super) struct TapQueue {
 
 impl TapQueue {
     /// Waits until everything in the queue is written, or until a time.
-    pub(super) fn flush_until(&self, deadline: Instant) {
+    pub(crate) fn flush_until(&self, deadline: Instant) {
         let (done, written) = sync_channel(1);
         while self.queue.try_send((Queued::Flush(done.clone()), None)).is_err() {
             if Instant::now() >= deadline {
@@ -155,13 +155,13 @@ impl TapListener for TapQueue {
 }
 
 /// The entries of a queue, for the thread that writes them.
-pub(super) struct QueuedEntries {
+pub(crate) struct QueuedEntries {
     queued: Receiver<(Queued, Option<Portion>)>,
     dropped: Arc<AtomicU64>,
 }
 
 /// What came out of a queue.
-pub(super) enum Taken {
+pub(crate) enum Taken {
     /// An entry. `kind` is `None` for a blank line.
     Entry { at: Instant, session: String, kind: Option<EntryKind> },
     /// Everything must be written now. The sender is told by dropping the value.
@@ -172,7 +172,7 @@ pub(super) enum Taken {
 
 impl QueuedEntries {
     /// Waits for the next entry. `None`: there will be no other.
-    pub(super) fn next(&self, longest: Duration) -> Option<Taken> {
+    pub(crate) fn next(&self, longest: Duration) -> Option<Taken> {
         match self.queued.recv_timeout(longest) {
             // The place is free again when the entry is taken.
             Ok((queued, _)) => Some(taken(queued)),
@@ -182,7 +182,7 @@ impl QueuedEntries {
     }
 
     /// The number of entries that were dropped since the last call.
-    pub(super) fn take_dropped(&self) -> u64 {
+    pub(crate) fn take_dropped(&self) -> u64 {
         self.dropped.swap(0, Ordering::Relaxed)
     }
 }
@@ -212,7 +212,8 @@ fn headers(shown: Vec<(String, String)>) -> Headers {
     headers
 }
 
-fn name(session: TappedSession) -> String {
+/// The id of a session in entries.
+pub(crate) fn name(session: TappedSession) -> String {
     match session {
         TappedSession::Downstream(id) => format!("client-{}", id.0),
         TappedSession::Upstream(number) => format!("server-{number}"),

@@ -193,7 +193,13 @@ fn a_registered_server_works_inside_the_roots() {
 
 #[test]
 fn no_program_that_we_start_gets_a_variable_that_holds_a_secret() {
-    let ours = ["GLADHAND_SECRET_GITHUB", "GLADHAND_PASSPHRASE", "GLADHAND_A2E_TOKEN", "GLADHAND_MCP_TOKEN"];
+    let ours = [
+        "GLADHAND_SECRET_GITHUB",
+        "GLADHAND_PASSPHRASE",
+        "GLADHAND_A2E_TOKEN",
+        "GLADHAND_MCP_TOKEN",
+        "GLADHAND_CONSOLE_TOKEN",
+    ];
     let code = "return JSON.stringify(process.env)";
     let calls = [
         ("bash", json!({"command": "env > bash; env"})),

@@ -14,6 +14,7 @@ const WITHOUT_REPORT: [&str; 7] = [
     "gladhand serve",
     "gladhand bridge",
     "gladhand record",
+    "gladhand console",
     "gladhand completions",
     "gladhand man",
     "gladhand config schema",

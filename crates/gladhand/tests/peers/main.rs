@@ -7,6 +7,7 @@
 mod a2e_mcp;
 mod checked;
 mod clients;
+mod console;
 mod coupling;
 mod direct;
 mod installed;

@@ -36,7 +36,7 @@ pub(super) fn check(speak: Speak, option: &str, side: Side, names: &[String]) ->
 }
 
 /// The names that a dialect has for capabilities of a side.
-fn known(dialect: &Dialect, side: Side) -> Vec<&'static str> {
+pub(in crate::commands) fn known(dialect: &Dialect, side: Side) -> Vec<&'static str> {
     match (dialect.name, side) {
         ("mcp", _) => CAPABILITIES.iter().filter(|known| known.owner == side).map(|known| known.name).collect(),
         ("a2e", Side::Server) => a2e::capabilities::NAMES.to_vec(),

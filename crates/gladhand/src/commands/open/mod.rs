@@ -3,7 +3,7 @@
 //! The output shows the exchange that took place. Lines are recorded and drawn as they cross the channel, and the
 //! verdict, the table and the JSON are made from the same record.
 
-mod capabilities;
+pub(in crate::commands) mod capabilities;
 pub(in crate::commands) mod draw;
 pub(in crate::commands) mod every;
 pub(in crate::commands) mod exchange;

@@ -16,7 +16,7 @@ const SHOWN: usize = 1000;
 
 /// How much of a change is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(in crate::commands) enum Extent {
     /// The beginning of each difference.
     Short,
     /// Everything that differs.
@@ -25,18 +25,18 @@ pub(super) enum Extent {
 
 /// The differences between two definitions.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(in crate::commands) struct Changes {
     /// One line for each value that differs.
-    pub(super) lines: Vec<String>,
+    pub(in crate::commands) lines: Vec<String>,
     /// Whether the lines show everything that differs.
-    pub(super) is_complete: bool,
+    pub(in crate::commands) is_complete: bool,
     extent: Extent,
 }
 
 impl Changes {
     /// The differences between two definitions, given as JSON. If the old one was not kept, everything in the new one
     /// differs.
-    pub(super) fn between(before: Option<&str>, after: &str, extent: Extent) -> Self {
+    pub(in crate::commands) fn between(before: Option<&str>, after: &str, extent: Extent) -> Self {
         let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
         let after = read(after);
         let mut changes = Self { lines: Vec::new(), is_complete: true, extent };

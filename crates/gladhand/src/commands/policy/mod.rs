@@ -1,6 +1,6 @@
 //! `gladhand policy`: explains what policy makes of a call, and approves definitions that changed.
 
-mod definition_changes;
+pub(in crate::commands) mod definition_changes;
 
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;

@@ -17,6 +17,7 @@ use tracing::Level;
 use crate::access_log::AccessLog;
 use crate::authorization::FollowedAccess;
 use crate::commands::CommandError;
+use crate::commands::console::Console;
 use crate::commands::shared::arguments::{ListenArgs, WhoApproves};
 use crate::commands::shared::settings::{self, Part, Settings};
 use crate::config::{self, Config, ConfigError, HttpConfig};
@@ -47,7 +48,8 @@ carries protocol lines only; logs go to stderr.
 With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05) and
 A2E at /session, /send and /stream. Stdin and stdout are not used. A request
 must name a loopback host, the address itself or a host of --allow-host. The
-server's health is at /healthz, /readyz and /health.
+server's health is at /healthz, /readyz and /health. With --console, a page at
+/console shows sessions, messages and calls.
 
 With --metrics, numbers for Prometheus are at /metrics. They need the
 authorization of the endpoint, if it has one.
@@ -58,7 +60,7 @@ under names such as NAME__tool. Changes of the file apply while it runs.
 Examples:
   gladhand serve
   gladhand serve --dialect mcp -v
-  gladhand serve --http 127.0.0.1:8080
+  gladhand serve --http 127.0.0.1:8080 --console
   gladhand serve --http 0.0.0.0:443 --allow-host mcp.example.com \\
     --tls-cert cert.pem --tls-key key.pem
   printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.handshake\"}\\n' | gladhand serve
@@ -203,6 +205,12 @@ pub(super) fn serve(
             http.side_routes.push(telemetry.route());
         }
         http.agents = from_config::agent_limits(&config.a2e);
+        let console = args.console.then(|| console(&service, args, &http, &config.record.mask)).transpose()?;
+        http.side_routes.extend(console.as_ref().map(Console::routes));
+        let announce = |urls: &[String]| {
+            announce(urls);
+            console.iter().for_each(|console| console.announce(urls));
+        };
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
     }
     if std::io::stdin().is_terminal() {
@@ -210,6 +218,13 @@ pub(super) fn serve(
         logging::say(Level::INFO, hint, &[], &format!("gladhand: {hint}\n"));
     }
     ended(service.serve_stdio()?)
+}
+
+/// The console that `--console` asks for.
+fn console(service: &Service, args: &ListenArgs, http: &Http, mask: &[String]) -> Result<Arc<Console>, CommandError> {
+    let is_proxied = !http.options.allow_hosts.is_empty();
+    let data = config::data_dir(args.data_dir.as_deref());
+    Console::live(service, &args.http, is_proxied, args.dialect != "a2e", data.as_deref(), mask).map(Arc::new)
 }
 
 /// Why the sessions cannot be recorded as `[record]` asks.
@@ -222,7 +237,7 @@ fn not_recording(error: NotRecorded) -> CommandError {
 }
 
 /// Why the server cannot listen for HTTP, with a suggestion.
-fn not_listening(error: std::io::Error) -> CommandError {
+pub(in crate::commands) fn not_listening(error: std::io::Error) -> CommandError {
     let hint = match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             "another process listens there: choose another port, or let the system choose one with --http 127.0.0.1:0"
@@ -234,7 +249,7 @@ fn not_listening(error: std::io::Error) -> CommandError {
     CommandError::from(error).hint(hint)
 }
 
-fn ended(ended: Ended) -> Result<ExitCode, CommandError> {
+pub(in crate::commands) fn ended(ended: Ended) -> Result<ExitCode, CommandError> {
     match ended {
         Ended::Cleanly => Ok(Exit::Success.into()),
         Ended::DownstreamGone => {

@@ -23,6 +23,9 @@ pub struct ListenArgs {
     /// Accept requests from web pages of this origin, such as https://app.example; may be repeated.
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub allow_origin: Vec<String>,
+    /// Serve a page at /console that shows sessions, messages and calls, and tries tools.
+    #[arg(long, requires = "http")]
+    pub console: bool,
     /// Certificate chain for HTTPS, in PEM form.
     #[arg(long, value_name = "FILE", requires_all = ["http", "tls_key"], value_hint = ValueHint::FilePath)]
     pub tls_cert: Option<PathBuf>,

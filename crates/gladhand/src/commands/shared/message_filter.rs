@@ -23,6 +23,11 @@ pub struct MessageFilter {
 }
 
 impl MessageFilter {
+    /// A filter that every message passes.
+    pub(in crate::commands) fn none() -> Self {
+        Self { session: None, method: None, tool: None, errors: false }
+    }
+
     /// Whether some messages of a session may be left out.
     pub(in crate::commands) fn is_partial(&self) -> bool {
         self.method.is_some() || self.tool.is_some() || self.errors

@@ -248,7 +248,14 @@ impl Session {
 }
 
 impl Line {
-    fn message(from: Side, number: u64, ms: f64, message: &RawValue, dialect: Option<&Dialect>) -> Self {
+    /// A message. `dialect`: that of its session, if it is known.
+    pub(in crate::commands) fn message(
+        from: Side,
+        number: u64,
+        ms: f64,
+        message: &RawValue,
+        dialect: Option<&Dialect>,
+    ) -> Self {
         let text = message.get().to_owned();
         let summary = describe(dialect, &text);
         let kind = summary.as_ref().map(|summary| summary.kind);
@@ -262,7 +269,8 @@ impl Line {
         Self { ms, from, number, is_stderr, is_json, text, kind, label, name, id, answers, tool, is_error }
     }
 
-    fn text(from: Side, number: u64, ms: f64, is_stderr: bool, text: String) -> Self {
+    /// A line that is no message.
+    pub(in crate::commands) fn text(from: Side, number: u64, ms: f64, is_stderr: bool, text: String) -> Self {
         let label = if is_stderr { "stderr" } else { "not a message" }.to_owned();
         let (is_json, kind, name, id, answers) = (false, None, None, None, None);
         let (tool, is_error) = (None, false);
@@ -302,7 +310,7 @@ fn reports_failure(text: &str) -> bool {
 }
 
 /// A recorded side as a side of a negotiation.
-fn side(sender: Sender) -> Side {
+pub(in crate::commands) fn side(sender: Sender) -> Side {
     match sender {
         Sender::Client => Side::Client,
         Sender::Server => Side::Server,
@@ -318,7 +326,7 @@ pub(in crate::commands) fn other(side: Side) -> Side {
 }
 
 /// Microseconds are enough, and a hostile number stays finite.
-fn rounded(ms: f64) -> f64 {
+pub(in crate::commands) fn rounded(ms: f64) -> f64 {
     let ms = ms.clamp(0.0, 1e15);
     (ms * 1e3).round() / 1e3
 }

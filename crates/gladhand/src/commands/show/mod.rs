@@ -89,6 +89,11 @@ pub fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
     Ok(Exit::Success.into())
 }
 
+/// A recording as one self-contained HTML page.
+pub(in crate::commands) fn html_page(recording: &Recording) -> String {
+    html::page(recording, &MessageFilter::none())
+}
+
 fn draw(recording: &Recording, filter: &MessageFilter, is_full: bool) -> Result<(), CommandError> {
     let mut drawing = drawing(is_full);
     let title = format!("recording of gladhand {}", plain(&recording.header.version));

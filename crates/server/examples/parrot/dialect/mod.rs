@@ -34,6 +34,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     describe,
     offer: |_| Offer::default(),
     carriers: |feature| if feature == Feature::Tools { TABLE.to_vec() } else { Vec::new() },
+    rules: || TABLE,
     refusal_line: |_, why, _, wire| squawk(wire, why),
     server: |setup| Box::new(ParrotServer::new(setup)),
     client: |setup| Box::new(ParrotClient { setup, waiting: VecDeque::new() }),
