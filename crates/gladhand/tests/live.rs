@@ -71,7 +71,7 @@ fn tap_shows_messages_of_a_running_process_without_secrets() {
 }
 
 #[test]
-fn tap_says_that_a_killed_process_ended() {
+fn tap_reports_the_end_of_a_killed_process() {
     let user = User::new();
     let process = serving(&user, &["serve"]);
     let mut tapped = Tapped::start(&user, &[&process.id().to_string()]);

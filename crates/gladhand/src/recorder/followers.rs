@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_follower_loses_entries_and_is_told_how_many() {
+    fn a_slow_follower_loses_entries_and_gets_their_number() {
         let followed = Followed::new();
         let stream = followed.connect();
         followed.until(true);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn several_processes_are_listed_with_what_to_type() {
+    fn several_processes_are_listed_with_the_command_for_each() {
         let all = vec![process(1, "serve", "cursor", "git"), process(2, "serve", "a\u{1b}", "git")];
         for name in [None, Some("git"), Some("absent")] {
             let hint = named(all.clone(), name).unwrap_err().hint.unwrap();
