@@ -309,7 +309,6 @@ fn digest(request: &Request<'_, '_>) -> u64 {
     }
     let mut hasher = DefaultHasher::new();
     let params = &request.params;
-    (&*request.method, text(params.name(), ""), text(params.uri(), ""), text(params.arguments(), "{}"))
-        .hash(&mut hasher);
+    (request.method, text(params.name(), ""), text(params.uri(), ""), text(params.arguments(), "{}")).hash(&mut hasher);
     hasher.finish()
 }

@@ -4,6 +4,7 @@
 //! for each path whether the authorization of the endpoint applies, too. A route has no session, and its requests do not
 //! pass the tap.
 
+use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;

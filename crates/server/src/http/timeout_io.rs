@@ -130,11 +130,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutIo<S> {
             first_bytes::take_from(&mut this.ahead, buf);
             Poll::Ready(Ok(()))
         };
-        if at_rest.is_some() {
-            if read.is_pending() {
-                ready!(this.waiting.poll_end(this.timeouts.head, cx));
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came")));
-            }
+        if at_rest.is_some() && read.is_pending() {
+            ready!(this.waiting.poll_end(this.timeouts.head, cx));
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came")));
         }
         let has_ended = has_room && matches!(read, Poll::Ready(Ok(()))) && buf.filled().len() == before;
         if !has_ended {
