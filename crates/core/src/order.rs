@@ -1,6 +1,6 @@
 //! Stable sorting with one copy of the algorithm.
 //!
-//! The methods of slices compile the algorithm again for every type and every comparison, 5 KB each time. That was 3 % of
+//! The methods of slices compile the algorithm again for every type and every comparison, 5 KB each time. That was 2 % of
 //! the code. These methods sort positions, and move the items at the end. They suit lists that are short, or sorted once.
 
 use std::cmp::Ordering;

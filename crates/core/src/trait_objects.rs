@@ -1,7 +1,7 @@
 //! `Debug` for trait objects, which prints the name of the trait.
 //!
 //! If `Debug` were a supertrait, every trait object would contain code that prints all fields of its type, of the types
-//! of these fields, and so on. That was 2 % of the program, and nothing printed most of it.
+//! of these fields, and so on. That was 1 % of the program, and nothing printed most of it.
 
 /// Implements `Debug` for the trait objects of these traits.
 #[macro_export]

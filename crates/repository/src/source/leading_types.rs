@@ -100,7 +100,7 @@ mod tests {
             let expected = format!("{before}{}{after}", " ".repeat(types.len()));
             assert_eq!(blanked(&format!("{before}{types}{after}")), expected);
         }
-        assert_eq!(blanked("h = <A\n  & B>c"), "h =   \n     c");
+        assert_eq!(blanked("h = <A\n  & B>c"), "h =   \n      c");
     }
 
     #[test]

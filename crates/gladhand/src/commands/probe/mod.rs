@@ -25,6 +25,7 @@ use crate::commands::open::every;
 use crate::commands::open::exchange::{Record, Verdict};
 use crate::commands::shared::arguments::seconds;
 use crate::commands::shared::opened_server::{Access, headers, hint_for, roots, target, typed};
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::sign_in;
 use crate::commands::{CommandError, print_report};
 use crate::config;
@@ -92,7 +93,7 @@ pub fn run(args: &ProbeArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     };
     let timeout = Duration::from_secs(args.timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    wait_for(&runtime, async {
         let mut signals = Signals::listen()?;
         let access = Access::to(&target, headers, roots, mcp_token, sign_in::Manner::InPassing).await;
         let report = tokio::select! {

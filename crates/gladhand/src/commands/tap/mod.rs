@@ -16,6 +16,7 @@ use gladhand_server::signals::{self, Signals};
 use crate::commands::record::not_recorded;
 use crate::commands::shared::arguments::sizes;
 use crate::commands::shared::message_filter::MessageFilter;
+use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::session_drawing::{LiveDrawing, LiveSessions, of_session};
 use crate::commands::{CommandError, note, written};
 use crate::exit::Exit;
@@ -71,7 +72,7 @@ pub struct TapArgs {
 /// Shows the messages of a process until it ends, or a signal comes.
 pub fn run(args: &TapArgs) -> Result<ExitCode, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    wait_for(&runtime, async {
         let mut signals = Signals::listen()?;
         tokio::select! {
             stop = signals.next() => Ok(signals::exit_status(stop).into()),

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::commands::CommandError;
+use crate::commands::shared::runtime::wait_for;
 use crate::exit::Exit;
 use crate::terminal::layout;
 use crate::terminal::screen::Screen;
@@ -55,7 +56,7 @@ pub fn run(args: &TopArgs) -> Result<ExitCode, CommandError> {
         return Err(CommandError::usage(error).hint("`gladhand ps --watch` prints text, and `--json` with it JSON"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(watch(args))
+    wait_for(&runtime, watch(args))
 }
 
 async fn watch(args: &TopArgs) -> Result<ExitCode, CommandError> {
