@@ -181,7 +181,7 @@ fn an_audit_line_on_a_page_has_the_members_of_a_real_one() {
     let mut command = gladhand();
     command.args(["serve", "--config", "gladhand.toml", "--data-dir", "data"]).current_dir(folder.path());
     let mut process = Process::start(command);
-    process.ask(&crate::support::mcp_initialize("2025-11-25"));
+    process.ask(&mcp_initialize("2025-11-25"));
     process.send(crate::support::MCP_INITIALIZED);
     process.ask(&crate::support::mcp_call(1, "wait", r#"{"ms":1}"#));
     assert_eq!(process.finish().0, 0);
