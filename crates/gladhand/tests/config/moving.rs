@@ -337,3 +337,33 @@ fn a_server_that_was_imported_before_is_moved_only_if_it_works() {
     assert_eq!(left["servers"]["search"], servers["servers"]["search"], "{left}");
     assert!(left["servers"]["broken"].is_null() && !told.contains("search is moved"), "{left}: {told}");
 }
+
+#[test]
+fn two_clients_with_the_same_server_leave_nothing_behind() {
+    let setting = Setting::new("");
+    std::fs::remove_file(setting.file()).expect("it is there");
+    let run = |arguments: &[&str]| {
+        let mut command = setting.gladhand(arguments);
+        command.env("HOME", setting.path()).env("XDG_CONFIG_HOME", setting.path().join(".config"));
+        let output = command.env_remove("GLADHAND_CONFIG").output().expect("it starts");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let server =
+        json!({ "mcpServers": { "git": { "command": "sh", "env": { "GIT_TOKEN": "hush-hush-2" } } } }).to_string();
+    let files = [".cursor/mcp.json", ".claude.json"].map(|name| setting.at_home(name, &server));
+    let own = setting.path().join(".config/gladhand/gladhand.toml");
+    for client in ["cursor", "claude-code"] {
+        let told = run(&["config", "install", client, "--replace", "--secrets"]).replace('\n', " ");
+        assert!(told.contains("with its secrets in clear text"), "{client}: {told}");
+    }
+    assert!(content(&own).contains("${secret:git-token}"), "{}", content(&own));
+    let told = run(&["config", "uninstall", "cursor"]);
+    assert!(told.contains("the upstream git stays: claude-code needs it"), "{told}");
+    let report: Value = serde_json::from_str(&run(&["config", "uninstall", "claude-code", "--json"])).expect("JSON");
+    assert_eq!(report["secrets"], json!(["git-token"]), "{report:#}");
+    let names: Value = serde_json::from_str(&run(&["secret", "list", "--json"])).expect("JSON");
+    assert_eq!(names["names"], json!([]));
+    assert!(!own.exists(), "{}", content(&own));
+    assert_eq!(files.map(|file| content(&file)), [server.clone(), server]);
+}

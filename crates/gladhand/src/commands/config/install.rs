@@ -91,7 +91,17 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         }
         return super::print(&shown);
     }
-    tell(args, &arguments, !moved.is_empty(), backup.as_deref(), &secrets);
+    let moved_programs = new.iter().chain(&known).filter(|found| found.is_program()).count();
+    tell(args, &arguments, moved.len(), moved_programs);
+    let has_secrets =
+        || has_clear_secrets(&before, &Source::of_client(args.client, file.clone()), args.client.section());
+    if let Some(backup) = &backup {
+        let secrets = if has_secrets() { ", with its secrets in clear text" } else { "" };
+        say(&format!("The old file is kept as {}{secrets}.", backup.display()));
+    }
+    if !secrets.is_empty() {
+        say(&format!("kept in the secret store: {}", secrets.join(", ")));
+    }
     unavailable.iter().for_each(|line| say(line));
     if others > 0 && !args.replace {
         let client = args.client.name();
@@ -272,18 +282,16 @@ impl Done<'_> {
     }
 }
 
-fn tell(args: &InstallArgs, arguments: &[String], has_moved: bool, backup: Option<&Path>, secrets: &[String]) {
+/// Says what is different for the client and its servers from now on.
+fn tell(args: &InstallArgs, arguments: &[String], moved: usize, moved_programs: usize) {
     let client = args.client.name();
-    if !secrets.is_empty() {
-        say(&format!("kept in the secret store: {}", secrets.join(", ")));
-    }
-    if let Some(backup) = backup {
-        let secret = if secrets.is_empty() { "" } else { ", with its secrets in clear text" };
-        say(&format!("The old file is kept as {}{secret}.", backup.display()));
-    }
     let command = arguments.join(" ");
     say(&format!("{client} starts `gladhand {command}` as `{}` from its next start on.", args.name));
-    if has_moved {
+    if moved_programs > 0 {
+        let inherits = "and get only the usual variables (`inherit_env` adds others)";
+        say(&format!("Moved servers start in your home folder unless they have a `cwd`, {inherits}."));
+    }
+    if moved > 0 {
         say(&format!("`gladhand config uninstall {client}` puts everything back."));
     }
 }
@@ -292,6 +300,12 @@ fn tell(args: &InstallArgs, arguments: &[String], has_moved: bool, backup: Optio
 pub(super) fn free_name(file: &Path) -> PathBuf {
     let numbered = |number: usize| {
         let mut name = file.as_os_str().to_owned();
+/// Whether a client's file has servers with secrets that are written out.
+fn has_clear_secrets(text: &str, source: &Source, section: &str) -> bool {
+    let servers = import::read_section(text, source, section).unwrap_or_default();
+    servers.found.iter().any(|found| !found.clear_secrets().is_empty())
+}
+
         name.push(if number == 1 { ".bak".to_owned() } else { format!(".bak{number}") });
         PathBuf::from(name)
     };
