@@ -39,11 +39,11 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         moving.collect(args, &file, &own, vault.as_mut())?;
     }
     let others = moving.others(args, &file)?;
-    let entry = args.client.entry(&own_program()?, &arguments);
-    let put = Format::of(&file).put(&moving.text, args.client.section(), &args.name, &entry).map_err(in_file)?;
     let Moving { text, moved, left, new, known } = moving;
-    let after = put.unwrap_or(text);
     let (config, added) = own.with(&new).map_err(CommandError::usage)?;
+    let entry = args.client.entry(&own_program()?, &arguments, &own.needed_variables(&config));
+    let put = Format::of(&file).put(&text, args.client.section(), &args.name, &entry).map_err(in_file)?;
+    let after = put.unwrap_or(text);
     for LeftOut { name, why } in &left {
         say(&format!("{name} stays in {}: {why}", file.display()));
     }
@@ -182,7 +182,10 @@ impl Moving {
             let standing = own.standing(&found);
             let trouble = match &standing {
                 // A relative folder may be another one for the client than for us.
-                Standing::New | Standing::Same => own.trouble(&found).or_else(|| own.missing_folder(&found)),
+                Standing::New | Standing::Same => {
+                    let trouble = own.trouble(&found).or_else(|| own.missing_folder(&found));
+                    trouble.or_else(|| own.withheld(&found, args.client))
+                }
                 Standing::Differs(differences) => {
                     let path = own.file.path.display();
                     Some(format!("{path} has another server of that name: {}", differences.join("; ")))
@@ -296,10 +299,6 @@ fn tell(args: &InstallArgs, arguments: &[String], moved: usize, moved_programs: 
     }
 }
 
-/// A name beside a file that is not taken.
-pub(super) fn free_name(file: &Path) -> PathBuf {
-    let numbered = |number: usize| {
-        let mut name = file.as_os_str().to_owned();
 /// Whether a client's file has servers with secrets that are written out.
 fn has_clear_secrets(text: &str, source: &Source, section: &str) -> bool {
     let servers = import::read_section(text, source, section).unwrap_or_default();
@@ -307,6 +306,10 @@ fn has_clear_secrets(text: &str, source: &Source, section: &str) -> bool {
 }
 
         name.push(if number == 1 { ".bak".to_owned() } else { format!(".bak{number}") });
+/// A name beside a file that is not taken.
+pub(super) fn free_name(file: &Path) -> PathBuf {
+    let numbered = |number: usize| {
+        let mut name = file.as_os_str().to_owned();
         PathBuf::from(name)
     };
     // A link that leads nowhere is there, too.
