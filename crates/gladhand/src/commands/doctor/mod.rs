@@ -289,17 +289,29 @@ async fn running(data: Option<&Path>) -> Vec<Finding> {
             let why = plain(upstream.detail.as_deref().unwrap_or("it could not be opened"));
             findings.push(Finding::broken(&about, why, "the next call opens it again; `gladhand ps` shows its state"));
         }
-        for Conflict { kind, name, claimant, owner } in &process.hub.conflicts {
+        for conflict in &process.hub.conflicts {
+            let Conflict { kind, name, claimant, owner, .. } = conflict;
             let about = format!("{kind} {} of process {}", plain(name), process.pid);
             let message = format!("upstream {} offers it, and the name belongs to {}", plain(claimant), plain(owner));
-            findings.push(Finding::doubtful(
-                &about,
-                message,
-                "it is not offered under that name; give one of the upstreams another `prefix`, or `rename` the tool",
-            ));
+            findings.push(Finding::doubtful(&about, message, solution(conflict)));
         }
     }
     findings
+}
+
+/// What helps if two upstreams offer one name. A prefix is part of the names of tools and prompts only.
+#[cfg(unix)]
+fn solution(Conflict { kind, claimant, shown_as, .. }: &Conflict) -> String {
+    match (kind.as_str(), shown_as) {
+        ("resource", Some(uri)) => format!("clients read it as `{}`", plain(uri)),
+        ("resource", None) => {
+            format!("give {} a `prefix`, and clients read it as `PREFIX+URI`", plain(claimant))
+        }
+        ("tool" | "prompt", _) => {
+            "it is offered under another name; give one of the upstreams another `prefix`, or `rename` it".to_owned()
+        }
+        _ => "it is not offered; only one of the two servers can have it".to_owned(),
+    }
 }
 
 /// Whether an address can be listened on.
@@ -350,6 +362,22 @@ fn drawn(findings: &[Finding], width: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn advice_about_a_shared_name_helps_for_its_kind() {
+        let conflict = |kind: &str, shown_as: Option<&str>| Conflict {
+            kind: kind.to_owned(),
+            name: "file:///a".to_owned(),
+            claimant: "b".to_owned(),
+            owner: "a".to_owned(),
+            shown_as: shown_as.map(str::to_owned),
+        };
+        assert_eq!(solution(&conflict("resource", Some("b+file:///a"))), "clients read it as `b+file:///a`");
+        assert!(solution(&conflict("resource", None)).starts_with("give b a `prefix`"));
+        assert!(solution(&conflict("tool", None)).contains("`rename` it"));
+        assert!(!solution(&conflict("resource template", None)).contains("prefix"));
+    }
 
     #[test]
     fn a_port_is_free_or_taken() {
