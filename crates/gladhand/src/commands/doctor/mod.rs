@@ -37,7 +37,7 @@ use crate::exit::Exit;
 use crate::terminal::layout;
 use crate::terminal::text::plain;
 #[cfg(unix)]
-use gladhand_server::control;
+use gladhand_server::control::{self, WaitingChange};
 use gladhand_server::http::Address;
 use gladhand_server::signals;
 use opening::Opening;
@@ -279,6 +279,11 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Exami
 async fn running(data: Option<&Path>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for process in control::neighbours(data).await {
+        if let Some(change) = &process.waiting {
+            let message = format!("a change of {} waits: it applies only as far as it narrows", plain(&change.file));
+            let advice = format!("{} applies the rest", change.remedy());
+            findings.push(Finding::doubtful(&format!("process {}", process.pid), message, advice));
+        }
         for upstream in &process.hub.upstreams {
             let about = format!("upstream {} of process {}", plain(&upstream.name), process.pid);
             let advice = "what the list names cannot be called; correct this, then restart the server";
@@ -287,7 +292,7 @@ async fn running(data: Option<&Path>) -> Vec<Finding> {
                 continue;
             }
             let why = plain(upstream.detail.as_deref().unwrap_or("it could not be opened"));
-            findings.push(Finding::broken(&about, why, "the next call opens it again; `gladhand ps` shows its state"));
+            findings.push(Finding::broken(&about, why, reopening(upstream.unavailable, process.waiting.as_ref())));
         }
         for conflict in &process.hub.conflicts {
             let Conflict { kind, name, claimant, owner, .. } = conflict;
@@ -311,6 +316,16 @@ fn solution(Conflict { kind, claimant, shown_as, .. }: &Conflict) -> String {
             "it is offered under another name; give one of the upstreams another `prefix`, or `rename` it".to_owned()
         }
         _ => "it is not offered; only one of the two servers can have it".to_owned(),
+    }
+}
+
+/// What opens a failed upstream of a running process again.
+#[cfg(unix)]
+fn reopening(is_unavailable: bool, waiting: Option<&WaitingChange>) -> String {
+    match (is_unavailable, waiting) {
+        (_, Some(change)) => format!("if the waiting change corrects it, apply that: {}", change.remedy()),
+        (true, None) => "set it where the process starts, then restart the process".to_owned(),
+        (false, None) => "the next call opens it again; `gladhand ps` shows its state".to_owned(),
     }
 }
 

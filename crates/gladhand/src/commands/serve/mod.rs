@@ -55,7 +55,10 @@ With --metrics, numbers for Prometheus are at /metrics. They need the
 authorization of the endpoint, if it has one.
 
 Tools of the servers in the configuration file ([upstreams.NAME]) are served
-under names such as NAME__tool. Changes of the file apply while it runs.
+under names such as NAME__tool. Changes of the file apply while it runs. If a
+program that this process starts could have written the file, only changes
+that narrow apply at once. The others wait for `gladhand config trust FILE` or
+a restart; `gladhand ps` shows that a change waits.
 
 Examples:
   gladhand serve
@@ -103,8 +106,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         false => {
             let hang_up = hang_up_means(&args.listen);
             let named = args.listen.config.clone();
-            let reader =
-                Reader::new(named, data.as_deref(), layers, config.clone()).approving(args.approve.map(Into::into));
+            let reader = Reader::new(named, data.as_deref(), layers, config.clone())
+                .approving(args.approve.map(Into::into))
+                .reporting(service.change_status());
             let following = Following::new(mounted, hub, Arc::clone(&access), data, &config).with(agent);
             let following = reload::follow(reader, following, hang_up);
             service.alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
