@@ -275,3 +275,19 @@ fn config_check_reports_syntax_and_value_mistakes_together() {
     ];
     assert_eq!(told, expected, "{report}");
 }
+
+#[test]
+fn tools_that_one_of_two_clients_hides_are_a_difference() {
+    let setting = Setting::new("");
+    let write = |name: &str, content: Value| {
+        let file = setting.path().join(name);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("it can be made");
+        std::fs::write(file, content.to_string()).expect("it can be written");
+    };
+    write(".cursor/mcp.json", json!({ "mcpServers": { "git": { "command": "sh" } } }));
+    let hidden = json!({ "mcpServers": { "git": { "command": "sh", "excludeTools": ["push"] } } });
+    write(".gemini/settings.json", hidden);
+    let output = setting.run(&["config", "import"]);
+    let told = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("hide is missing in cursor and `push` in gemini-cli. To have both, rename one"), "{told}");
+}

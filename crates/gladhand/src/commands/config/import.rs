@@ -209,11 +209,12 @@ fn tell(found: &Found, standing: &Standing, beside: Option<&str>, is_trial: bool
         (Standing::Same, Some(beside)) => say(&format!("  {name} is the same as in {beside}")),
         (Standing::Differs(differences), None) => {
             let theirs = format!("the one of {} differs: {}", found.origin, plain(&differences.join("; ")));
-            say(&format!("{name}: there already, and left as it is; {theirs}"));
+            say(&format!("{name}: there already, and left as it is; {theirs}. To have both, rename one"));
         }
         (Standing::Differs(differences), Some(beside)) => {
             let differences = plain(&differences.join("; "));
-            say(&format!("  {name} differs from the one in {beside}, which is taken: {differences}"));
+            let advice = "To have both, rename one";
+            say(&format!("  {name} differs from the one in {beside}, which is taken: {differences}. {advice}"));
         }
     }
 }

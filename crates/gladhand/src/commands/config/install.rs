@@ -188,7 +188,8 @@ impl Moving {
                 }
                 Standing::Differs(differences) => {
                     let path = own.file.path.display();
-                    Some(format!("{path} has another server of that name: {}", differences.join("; ")))
+                    let why = format!("{path} has another server of that name: {}", differences.join("; "));
+                    Some(format!("{why}. Rename it here, and `--replace` moves it, too"))
                 }
             };
             let taken = match trouble {
@@ -305,11 +306,11 @@ fn has_clear_secrets(text: &str, source: &Source, section: &str) -> bool {
     servers.found.iter().any(|found| !found.clear_secrets().is_empty())
 }
 
-        name.push(if number == 1 { ".bak".to_owned() } else { format!(".bak{number}") });
 /// A name beside a file that is not taken.
 pub(super) fn free_name(file: &Path) -> PathBuf {
     let numbered = |number: usize| {
         let mut name = file.as_os_str().to_owned();
+        name.push(if number == 1 { ".bak".to_owned() } else { format!(".bak{number}") });
         PathBuf::from(name)
     };
     // A link that leads nowhere is there, too.
