@@ -4,12 +4,13 @@ mod carried;
 pub(crate) mod found;
 pub(crate) mod import;
 mod jsonc;
+pub(crate) mod projects;
 pub(crate) mod record;
 mod setting;
 mod tables;
 
-use std::io::Read as _;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -119,7 +120,6 @@ pub(crate) enum Client {
     CopilotCli,
 }
 
-/// A family of operating systems, as far as folders are concerned.
 /// Which of its own variables a client gives to the servers that it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GivenVariables {
@@ -133,6 +133,7 @@ pub(crate) enum GivenVariables {
     Few,
 }
 
+/// A family of operating systems, as far as folders are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum System {
     Linux,
@@ -280,11 +281,11 @@ pub(crate) struct Entry {
     source: Option<&'static str>,
     command: String,
     args: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     env_vars: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<&'static str>,
 }
 
@@ -356,7 +357,6 @@ mod tests {
         assert!(copilot.contains(r#""type": "local""#) && copilot.contains(r#""tools": [ "*" ]"#), "{copilot}");
         assert_eq!(entry(Client::Codex), "[mcp_servers.x] command = \"g\" args = [\"serve\"]");
     }
-}
 
     #[test]
     fn an_entry_names_needed_variables_only_where_the_client_withholds_them() {
@@ -373,3 +373,4 @@ mod tests {
             assert!(entry["env"].is_null() && entry["env_vars"].is_null(), "{entry}");
         }
     }
+}

@@ -277,6 +277,25 @@ fn config_check_reports_syntax_and_value_mistakes_together() {
 }
 
 #[test]
+fn a_printed_import_masks_secrets_and_counts_servers_of_other_projects() {
+    let setting = Setting::new("");
+    let servers = json!({
+        "mcpServers": { "git": { "command": "sh", "env": { "GIT_TOKEN": "hush-hush-7", "LEVEL": "debug" } } },
+        "projects": { "/elsewhere": { "mcpServers": { "a": { "command": "a" }, "b": { "command": "b" } } } },
+    });
+    std::fs::write(setting.path().join(".claude.json"), servers.to_string()).expect("it can be written");
+    let output = setting.run(&["config", "import", "claude-code"]);
+    let (shown, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(shown.contains("GIT_TOKEN = \"***\"") && shown.contains("LEVEL = \"debug\""), "{shown}");
+    assert!(!shown.contains("hush") && told.contains("Secrets are shown as ***"), "{told}");
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("2 servers of 1 other project are left out"), "{told}");
+    setting.run(&["config", "import", "claude-code", "--write"]);
+    let written = std::fs::read_to_string(setting.file()).expect("it is there");
+    assert!(written.contains("GIT_TOKEN = \"hush-hush-7\""), "{written}");
+}
+
+#[test]
 fn tools_that_one_of_two_clients_hides_are_a_difference() {
     let setting = Setting::new("");
     let write = |name: &str, content: Value| {
