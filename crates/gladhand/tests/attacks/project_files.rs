@@ -236,6 +236,8 @@ fn a_question_about_one_folder_is_not_about_another() {
     let screen = at_terminal(clone.gladhand(&["config", "trust", "../other"]), &["y"]);
     assert!(screen.contains("/other/gladhand.toml") && !screen.contains("SKILL.md"), "{screen}");
     assert!(!screen.contains(".."), "{screen}");
+    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("config trust --revoke /"), "{screen}");
     // A folder that is gone can be revoked as a whole.
     std::fs::remove_dir_all(clone.path("other")).expect("it is there");
     let revoked = clone.run(&["config", "trust", "--revoke", "../other"]);

@@ -70,7 +70,8 @@ pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
     for question in &questions {
         question.settle(&store)?;
     }
-    let path = args.path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
+    let named = args.path.as_ref().and_then(|path| std::fs::canonicalize(path).ok());
+    let path = named.map(|path| format!(" {}", shown(&path))).unwrap_or_default();
     say(&format!("Trusted. A change of a file asks again.\n`gladhand config trust --revoke{path}` takes trust back."));
     Ok(Exit::Success.into())
 }
