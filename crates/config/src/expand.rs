@@ -234,17 +234,6 @@ fn is_granted(grants: &Grants, one: &Grants) -> bool {
         && one.logins.is_subset(&grants.logins)
 }
 
-/// Removes the upstreams with references that cannot be resolved, and reports them.
-pub(super) fn take_unresolved(source: &mut Source<'_>, unresolved: Vec<Problem>) -> Vec<Problem> {
-    for problem in &unresolved {
-        if let Some(name) = problem.key.split('.').nth(1) {
-            remove(source, name);
-        }
-    }
-    let not_used = |problem: Problem| Problem { message: format!("not used: {}", problem.message), ..problem };
-    unresolved.into_iter().map(not_used).collect()
-}
-
 fn remove(source: &mut Source<'_>, upstream: &str) {
     let upstreams = source.root.iter_mut().find(|(key, _)| key.get_ref().as_ref() == "upstreams");
     if let Some(DeValue::Table(upstreams)) = upstreams.map(|(_, value)| value.get_mut()) {

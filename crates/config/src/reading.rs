@@ -14,7 +14,7 @@ pub const MOST_UPSTREAMS: usize = 1000;
 pub enum Reading<'l> {
     /// The whole file, with references in upstreams resolved.
     Whole(&'l Lookup<'l>),
-    /// The whole file, without upstreams whose references were not granted or cannot be resolved.
+    /// As [`Reading::Whole`], without upstreams whose references were not granted.
     Granted(&'l Lookup<'l>, &'l Grants),
     /// As [`Reading::Whole`], for the file of a stranger. The author must not choose what is masked, so redaction learns only
     /// the values behind references.
@@ -50,7 +50,7 @@ pub struct Examined<'t> {
     pub config: Option<Config>,
     /// The mistakes, in the order of the file.
     pub problems: Vec<Problem>,
-    /// Upstreams that were removed because their references were not granted or cannot be resolved.
+    /// Upstreams that were removed because their references were not granted.
     pub refused: Vec<Problem>,
     /// References of upstreams that cannot be resolved. These upstreams are unavailable; all others work.
     pub unresolved: Vec<Problem>,
@@ -82,10 +82,7 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
         Reading::Whole(lookup) | Reading::Strangers(lookup) => expand::expand_all(&mut source, lookup),
         Reading::Granted(lookup, grants) => {
             refused = expand::take_ungranted(&mut source, grants);
-            let expanded = layers::with_granted(lookup, grants, |lookup| expand::expand_all(&mut source, lookup));
-            // One unavailable upstream of a project does not stop the others.
-            refused.extend(expand::take_unresolved(&mut source, expanded));
-            Vec::new()
+            layers::with_granted(lookup, grants, |lookup| expand::expand_all(&mut source, lookup))
         }
         Reading::AsWritten | Reading::Resolved => Vec::new(),
         Reading::WithoutUpstreams => {

@@ -302,7 +302,7 @@ fn the_opening_timeout_includes_the_detection_of_the_dialect() {
     let output = open(&["--timeout", "5"], Some("exec sleep 300")).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", text(&output));
     assert!(text(&output).contains("did not answer the opening within 5 s"), "{}", text(&output));
-    let hint = "it wrote nothing: does it speak mcp, loaf, a2e or fluxloop on stdin and stdout?";
+    let hint = "it wrote nothing to stdout: does it speak mcp, loaf, a2e or fluxloop on stdin and stdout?";
     assert!(in_words(&text(&output)).contains(hint), "{}", text(&output));
     assert!(begun.elapsed().as_secs_f64() < 7.0, "{:?}", begun.elapsed());
 }
@@ -416,7 +416,7 @@ fn every_client_is_tried_and_shown_in_one_table() {
     assert!(report["attempts"].as_array().unwrap().iter().all(|attempt| attempt["exit"] == "exit status: 7"));
     // The table says what to do about it.
     let page = in_words(&text(&open(&["--as", "all"], Some("echo no licence found >&2; exit 7")).output().unwrap()));
-    for line in ["hint: it wrote nothing", "stderr: no licence found"] {
+    for line in ["hint: it wrote nothing to stdout", "stderr: no licence found"] {
         assert_eq!(page.matches(line).count(), 1, "{line}: {page}");
     }
     assert!(page.contains("the server ended before the session was open (exit status: 7)"), "{page}");

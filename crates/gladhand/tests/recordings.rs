@@ -153,6 +153,11 @@ fn the_page_is_self_contained_and_escaped() {
     let (file, page) = (session().file(folder.path()), folder.path().join("page.html"));
     let output = run(&["show", file.to_str().unwrap(), "--html", page.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&page).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "as private as the recording");
+    }
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("default-src 'none'; style-src 'sha256-"), "{page}");
     assert!(page.contains("no tool &lt;boom&gt;") && page.contains("hello &lt;b&gt;"), "{page}");

@@ -369,4 +369,10 @@ fn a_server_without_sign_in_has_its_own_error() {
         fake.origin
     );
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(3), expected));
+    // `login` has no such option and presents no token.
+    let output = run(home.path(), &["login", &fake.url()]);
+    let told = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    let hint =
+        "hint: if you have a token, other commands present it: set GLADHAND_MCP_TOKEN, or give `gladhand open URL`";
+    assert!(output.status.code() == Some(3) && told.contains(hint), "{told}");
 }

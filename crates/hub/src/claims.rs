@@ -76,6 +76,9 @@ pub struct Conflict {
     pub claimant: String,
     /// The provider that the name belongs to.
     pub owner: String,
+    /// The URI under which a resource is offered instead; none for others, and without a prefix.
+    #[serde(default)]
+    pub shown_as: Option<String>,
 }
 
 /// The owners of all names, while the hub lasts.
@@ -308,9 +311,14 @@ impl Round<'_> {
             name: told(name),
             claimant: label(mount),
             owner: owner.map(label).unwrap_or_default(),
+            shown_as: self.mounts[mount]
+                .naming
+                .other_uri(name)
+                .filter(|_| space == Space::Resource)
+                .map(|uri| told(&uri)),
         };
         if self.ledger.logged.len() < TOLD && self.ledger.logged.insert(conflict.clone()) {
-            let Conflict { kind, name, claimant, owner } = &conflict;
+            let Conflict { kind, name, claimant, owner, .. } = &conflict;
             tracing::info!(kind, name, claimant, owner, "claim refused: the name belongs to another provider");
             self.ledger.refused.insert(conflict.claimant.clone());
         }
@@ -765,6 +773,7 @@ mod tests {
             name: name.to_owned(),
             claimant: claimant.to_owned(),
             owner: owner.to_owned(),
+            shown_as: None,
         };
         let mut logged = BTreeSet::from([refused("x:1", "b", "a"), refused("x:1", "c", "a")]);
         assert_eq!(

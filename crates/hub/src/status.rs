@@ -45,6 +45,10 @@ pub struct UpstreamStatus {
     pub target: String,
     /// `idle` (not started yet), `opening`, `open`, or `failed`.
     pub state: String,
+    /// If it failed, whether it cannot be opened before the configuration or the environment changes: a variable or a secret is
+    /// missing.
+    #[serde(default)]
+    pub unavailable: bool,
     /// If it is open, the server's name and version; if it failed, the reason; if it is opening, for how long.
     pub detail: Option<String>,
     /// Processes that this process started for it.

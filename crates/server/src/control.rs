@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gladhand_core::Order as _;
@@ -47,11 +47,48 @@ pub struct ProcessStatus {
     pub listening: Vec<String>,
     /// When it began, in seconds since 1970.
     pub since: u64,
+    /// A change of its configuration that waits.
+    #[serde(default)]
+    pub waiting: Option<WaitingChange>,
     /// Its sessions with downstreams.
     #[serde(default)]
     pub sessions: Vec<SessionStatus>,
     /// The status of its hub.
     pub hub: HubStatus,
+}
+
+/// A change of the configuration that waits until the user confirms it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingChange {
+    /// The file that changed.
+    pub file: String,
+    /// The command that applies the change; none if only a restart does.
+    pub command: Option<String>,
+}
+
+impl WaitingChange {
+    /// What applies the change, in words.
+    pub fn remedy(&self) -> String {
+        match &self.command {
+            Some(command) => format!("`{command}` or a restart"),
+            None => "a restart (a tool could also have written the records of trust)".to_owned(),
+        }
+    }
+}
+
+/// The change that waits now. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct ChangeStatus(Arc<Mutex<Option<WaitingChange>>>);
+
+impl ChangeStatus {
+    /// Reports this change from now on, or none.
+    pub fn set(&self, waiting: Option<WaitingChange>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = waiting;
+    }
+
+    fn get(&self) -> Option<WaitingChange> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// How a process introduces itself in its status.
@@ -61,6 +98,8 @@ pub struct Introduction {
     pub command: String,
     /// Its data folder.
     pub data_dir: Option<PathBuf>,
+    /// The change of its configuration that waits, if one does.
+    pub change: ChangeStatus,
 }
 
 /// Shows the messages of this process to programs of the same user.
@@ -109,7 +148,7 @@ impl Drop for Control {
 
 async fn report_status(listener: UnixListener, hub: Hub, shown_as: Introduction, listening: Vec<String>) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let Introduction { command, data_dir } = shown_as;
+    let Introduction { command, data_dir, change } = shown_as;
     let data_dir = data_dir.map(|folder| named(&folder));
     loop {
         let mut stream = accept(&listener).await;
@@ -120,6 +159,7 @@ async fn report_status(listener: UnixListener, hub: Hub, shown_as: Introduction,
             data_dir: data_dir.clone(),
             listening: listening.clone(),
             since,
+            waiting: change.get(),
             sessions: hub.sessions(),
             hub: hub.status(),
         };

@@ -21,7 +21,7 @@ use gladhand_hub::policy::{Governor, Invisible, Violations};
 use gladhand_hub::{Hub, Represented, UpstreamStatus};
 
 use crate::access::Access;
-use crate::control::{Control, Followers, Introduction};
+use crate::control::{ChangeStatus, Control, Followers, Introduction};
 use crate::downstream::{self, Ended};
 use crate::http::{Http, HttpServer, WorkerThreads};
 use crate::signals::{self, Signals};
@@ -57,6 +57,7 @@ pub struct Service {
     tools_may_change: bool,
     outlives_hang_ups: bool,
     shown_as: Option<Introduction>,
+    change: ChangeStatus,
     followers: Option<Arc<dyn Followers>>,
     token_advice: Option<String>,
     tap: Arc<Tap>,
@@ -116,6 +117,7 @@ impl Service {
             tools_may_change: false,
             outlives_hang_ups: false,
             shown_as: None,
+            change: ChangeStatus::default(),
             followers: None,
             token_advice: None,
             tap: Arc::default(),
@@ -212,7 +214,13 @@ impl Service {
 
     /// Is seen by `gladhand ps`, as this command with this data folder.
     pub fn shown_as(self, command: impl Into<String>, data_dir: Option<PathBuf>) -> Self {
-        Self { shown_as: Some(Introduction { command: command.into(), data_dir }), ..self }
+        let introduction = Introduction { command: command.into(), data_dir, change: self.change.clone() };
+        Self { shown_as: Some(introduction), ..self }
+    }
+
+    /// The change of the configuration that `gladhand ps` shows as waiting.
+    pub fn change_status(&self) -> ChangeStatus {
+        self.change.clone()
     }
 
     /// Shows messages to `gladhand tap`, if it is seen by `gladhand ps`.

@@ -121,13 +121,19 @@ impl Shared {
     }
 }
 
-/// The URL of a resource below an address: `name` is appended to the path.
+/// The URL of a resource of a host: `name` is appended to the path of its address. An address that names the session
+/// resource itself means the host that has it.
 pub(super) fn beside(base: &Url, name: &str) -> Url {
     let mut url = base.clone();
     url.set_query(None);
     url.set_fragment(None);
+    let is_session = url.path_segments().and_then(|path| path.rev().find(|part| !part.is_empty())) == Some("session");
     if let Ok(mut path) = url.path_segments_mut() {
-        path.pop_if_empty().push(name);
+        path.pop_if_empty();
+        if is_session {
+            path.pop();
+        }
+        path.push(name);
     }
     url
 }
@@ -141,6 +147,8 @@ mod tests {
         let session = |base: &str| beside(&Url::parse(base).unwrap(), "session").to_string();
         assert_eq!(session("http://a:8765"), "http://a:8765/session");
         assert_eq!(session("http://a/"), "http://a/session");
+        assert_eq!(session("http://a/session"), "http://a/session");
+        assert_eq!(session("http://a/x/session/"), "http://a/x/session");
         assert_eq!(session("https://u:p@a/x/y/?q=1#f"), "https://u:p@a/x/y/session");
     }
 }

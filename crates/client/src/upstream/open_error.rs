@@ -95,6 +95,7 @@ impl OpenError {
     pub fn hint(&self, target: &Target, reader: HintFor<'_>) -> String {
         match (self, reader) {
             (Self::NotStarted { program, .. }, _) => not_started_hint(program),
+            (Self::Unreachable(Outage::NotSent(_)), _) => "is it running, and are host and port right?".to_owned(),
             (Self::Unreachable(_), _) => "is it running, and is the path right (often /mcp)?".to_owned(),
             (Self::Unauthorized { why }, HintFor::CommandLine { credentials, .. }) => unauthorized_hint(why, credentials),
             (Self::Unauthorized { .. }, HintFor::Configuration) => {
@@ -219,8 +220,18 @@ fn refused_hint(refusal: &Refusal, target: &Target, server: &str) -> String {
             };
             format!("`{}` shows {what}", format!("{open} {server}").trim_end())
         }
-        Target::Url(_) => {
-            format!("is this the URL of an MCP endpoint? `gladhand open --as mcp {target}` shows the handshake")
+        Target::Url(url) => {
+            let handshake = format!("`gladhand open --as mcp {target}` shows the handshake");
+            let is_missing = matches!(refusal, Refusal::PeerRefused { code, .. } if code == "404");
+            match url.path().strip_suffix("/mcp").filter(|_| is_missing) {
+                Some(base) => {
+                    let mut host = url.clone();
+                    host.set_path(base);
+                    let host = Target::Url(host);
+                    format!("an A2E host has its base URL instead: {host}. For an MCP endpoint, {handshake}")
+                }
+                None => format!("is this the URL of an MCP endpoint? {handshake}"),
+            }
         }
     }
 }

@@ -37,6 +37,7 @@ impl Inner {
             },
         };
         UpstreamStatus {
+            unavailable: false,
             name: self.spec.name.clone(),
             target: redact(&self.spec.target.place()).into_owned(),
             state: state.to_owned(),

@@ -38,6 +38,11 @@ impl UpstreamConfig {
                 }
             }
         }
+        for (key, own, others) in [("only", &self.only, &other.only), ("hide", &self.hide, &other.hide)] {
+            if !others.is_empty() && own != others {
+                all.push(told(key, &own.join(", "), &others.join(", ")));
+            }
+        }
         if other.bearer.is_some() && self.bearer != other.bearer {
             all.push("bearer differs".to_owned());
         }

@@ -62,6 +62,11 @@ impl fmt::Display for Found {
 }
 
 impl Found {
+    /// Whether it is a program, which we start.
+    pub(crate) fn is_program(&self) -> bool {
+        self.settings.iter().any(|(key, _)| *key == "command")
+    }
+
     /// Its settings as one JSON object.
     pub(crate) fn settings(&self) -> Value {
         self.settings.iter().map(|(key, value)| ((*key).to_owned(), value.written())).collect()

@@ -4,10 +4,12 @@ mod carried;
 pub(crate) mod found;
 pub(crate) mod import;
 mod jsonc;
+pub(crate) mod projects;
 pub(crate) mod record;
 mod setting;
 mod tables;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -118,6 +120,19 @@ pub(crate) enum Client {
     CopilotCli,
 }
 
+/// Which of its own variables a client gives to the servers that it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GivenVariables {
+    /// All of them, as far as is known.
+    All,
+    /// A few, and those that `env_vars` of the entry lists.
+    Listed,
+    /// A few, and those that `env` of the entry refers to, with this before each name.
+    Referenced(&'static str),
+    /// A few, and no others.
+    Few,
+}
+
 /// A family of operating systems, as far as folders are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum System {
@@ -215,8 +230,21 @@ impl Client {
         }
     }
 
-    /// The entry that makes it start a program as a server.
-    pub(crate) fn entry(self, program: &str, arguments: &[String]) -> Entry {
+    /// Which of its variables a server gets.
+    pub(crate) fn given_variables(self) -> GivenVariables {
+        match self {
+            Self::Codex => GivenVariables::Listed,
+            // Gemini CLI withholds only variables that look like secrets, unless an entry refers to them.
+            Self::GeminiCli | Self::CopilotCli => GivenVariables::Referenced(""),
+            Self::Cline => GivenVariables::Referenced("env:"),
+            Self::ClaudeDesktop => GivenVariables::Few,
+            Self::ClaudeCode | Self::Cursor | Self::Vscode | Self::Zed => GivenVariables::All,
+            Self::Windsurf | Self::Jetbrains | Self::LmStudio => GivenVariables::All,
+        }
+    }
+
+    /// The entry that makes it start a program as a server, which needs these variables beside the plain ones.
+    pub(crate) fn entry(self, program: &str, arguments: &[String], needed: &BTreeSet<String>) -> Entry {
         let kind = match self {
             Self::ClaudeCode | Self::Vscode => Some("stdio"),
             Self::CopilotCli => Some("local"),
@@ -224,7 +252,18 @@ impl Client {
         };
         let source = (self == Self::Zed).then_some("custom");
         let tools = if self == Self::CopilotCli { vec!["*"] } else { Vec::new() };
-        Entry { kind, source, command: program.to_owned(), args: arguments.to_vec(), tools }
+        let mut entry =
+            Entry { kind, source, command: program.to_owned(), args: arguments.to_vec(), ..Entry::default() };
+        match self.given_variables() {
+            GivenVariables::Listed => entry.env_vars = needed.iter().cloned().collect(),
+            GivenVariables::Referenced(before) => {
+                // A client may leave a reference to an unset variable as it is, and a default would not apply.
+                let set = needed.iter().filter(|name| std::env::var_os(name).is_some());
+                entry.env = set.map(|name| (name.clone(), format!("${{{before}{name}}}"))).collect();
+            }
+            GivenVariables::All | GivenVariables::Few => {}
+        }
+        Entry { tools, ..entry }
     }
 
     /// Its name on the command line.
@@ -234,7 +273,7 @@ impl Client {
 }
 
 /// A server in a client's file.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Entry {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
@@ -242,6 +281,10 @@ pub(crate) struct Entry {
     source: Option<&'static str>,
     command: String,
     args: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    env: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    env_vars: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<&'static str>,
 }
@@ -294,7 +337,7 @@ mod tests {
     #[test]
     fn each_client_gets_an_entry_in_its_own_shape() {
         let entry = |client: Client| {
-            let entry = client.entry("g", &["serve".to_owned()]);
+            let entry = client.entry("g", &["serve".to_owned()], &BTreeSet::new());
             let format = Format::of(&client.files_on(System::Linux, Path::new("/h"), Path::new("/s")).0);
             let text = format.put("", client.section(), "x", &entry).unwrap().unwrap();
             assert_eq!(format.put(&text, client.section(), "x", &entry).unwrap(), None, "once is enough");
@@ -313,5 +356,21 @@ mod tests {
         let copilot = entry(Client::CopilotCli);
         assert!(copilot.contains(r#""type": "local""#) && copilot.contains(r#""tools": [ "*" ]"#), "{copilot}");
         assert_eq!(entry(Client::Codex), "[mcp_servers.x] command = \"g\" args = [\"serve\"]");
+    }
+
+    #[test]
+    fn an_entry_names_needed_variables_only_where_the_client_withholds_them() {
+        // A client expands only what is set, so the test uses variables that cargo sets.
+        let needed = BTreeSet::from(["CARGO_PKG_NAME".to_owned(), "NO_SUCH_VARIABLE".to_owned()]);
+        let entry = |client: Client| serde_json::to_value(client.entry("g", &[], &needed)).unwrap();
+        let reference = |text: &str| serde_json::json!({ "CARGO_PKG_NAME": text });
+        assert_eq!(entry(Client::Codex)["env_vars"], serde_json::json!(["CARGO_PKG_NAME", "NO_SUCH_VARIABLE"]));
+        assert_eq!(entry(Client::GeminiCli)["env"], reference("${CARGO_PKG_NAME}"));
+        assert_eq!(entry(Client::CopilotCli)["env"], reference("${CARGO_PKG_NAME}"));
+        assert_eq!(entry(Client::Cline)["env"], reference("${env:CARGO_PKG_NAME}"));
+        for client in [Client::ClaudeCode, Client::ClaudeDesktop, Client::Cursor] {
+            let entry = entry(client);
+            assert!(entry["env"].is_null() && entry["env_vars"].is_null(), "{entry}");
+        }
     }
 }

@@ -46,7 +46,7 @@ Examples:
   gladhand bridge https://example.org/mcp
   gladhand bridge --http 127.0.0.1:8080 -- my-old-server --stdio
   gladhand bridge --http 127.0.0.1:8080 --console -- my-server
-  gladhand bridge --record session.jsonl -- my-server
+  gladhand bridge --record session.ndjson -- my-server
 
 GLADHAND_MCP_TOKEN is the bearer token for a server over HTTP, and
 GLADHAND_A2E_TOKEN the token in the handshake with an A2E host.";

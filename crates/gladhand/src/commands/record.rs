@@ -42,8 +42,8 @@ command of a server in the configuration of a client. Secrets are masked in the
 file. Parts of N MiB that are full become FILE.1 to FILE.4.
 
 Examples:
-  gladhand record session.jsonl -- npx -y my-server
-  gladhand record session.jsonl --force --mask 'cust-[0-9]+' -- my-server
+  gladhand record session.ndjson -- npx -y my-server
+  gladhand record session.ndjson --force --mask 'cust-[0-9]+' -- my-server
 
 The exit code is that of the command, or 128 and the number of the signal that
 ended it. It is 2 if the file exists, and 4 if the command cannot be started.";

@@ -80,7 +80,7 @@ pub enum RepoCommand {
     /// Show the frameworks that the repository uses, with evidence.
     #[command(after_help = FRAMEWORKS_HELP)]
     Frameworks(RepositoryArgs),
-    /// Answer a question from documentation.
+    /// Answer a question from documentation, by default that of Gladhand.
     #[command(after_help = FAQ_HELP)]
     Faq {
         /// Question to answer.
@@ -319,8 +319,10 @@ fn frameworks_text(found: &Value) -> String {
 
 fn answer_text(answer: &Value) -> String {
     let mut text = String::new();
-    for line in answer["answer"].as_str().unwrap_or_default().lines() {
-        layout::write_line(&mut text, 0, &plain(line), layout::width());
+    let (found, width) = (answer["answer"].as_str().unwrap_or_default(), layout::width());
+    let lines = if width.is_some() { unwrapped(found) } else { found.lines().map(str::to_owned).collect() };
+    for line in lines {
+        layout::write_line(&mut text, 0, &plain(&line), width);
     }
     for citation in answer["citations"].as_array().into_iter().flatten() {
         let said = |name: &str| plain(citation[name].as_str().unwrap_or_default());
@@ -328,6 +330,30 @@ fn answer_text(answer: &Value) -> String {
     }
     add_warnings(&mut text, answer);
     text
+}
+
+/// The lines of a Markdown text, with the lines of each paragraph and list item joined, so that they can be broken anew.
+fn unwrapped(text: &str) -> Vec<String> {
+    let (mut lines, mut is_code, mut can_continue) = (Vec::<String>::new(), false, false);
+    for line in text.lines() {
+        let words = line.trim();
+        let is_fence = words.starts_with("```") || words.starts_with("~~~");
+        is_code ^= is_fence;
+        let is_numbered = words.split_once(['.', ')']).is_some_and(|(number, rest)| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) && rest.starts_with(' ')
+        });
+        let is_item = is_numbered || ["- ", "* ", "+ "].iter().any(|mark| words.starts_with(mark));
+        let is_alone = is_code || is_fence || words.is_empty() || words.starts_with(['#', '|', '>']);
+        match lines.last_mut() {
+            Some(last) if can_continue && !is_item && !is_alone => {
+                last.push(' ');
+                last.push_str(words);
+            }
+            _ => lines.push(line.to_owned()),
+        }
+        can_continue = !is_alone;
+    }
+    lines
 }
 
 /// Whether there is nothing to apply.
@@ -385,5 +411,18 @@ impl Progress for Bar {
             self.0.set_length(total as u64);
         }
         self.0.set_position(done as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_prose_is_joined_and_everything_else_keeps_its_lines() {
+        let text = "# Title\nOne\ntwo.\n\n- a\n  b\n- c\n1. d\ne\n| x |\n| y |\n```\nf\ng\n```\nh\ni";
+        let expected =
+            ["# Title", "One two.", "", "- a b", "- c", "1. d e", "| x |", "| y |", "```", "f", "g", "```", "h i"];
+        assert_eq!(unwrapped(text), expected);
     }
 }

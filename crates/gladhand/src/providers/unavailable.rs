@@ -44,6 +44,7 @@ impl ServerProvider for Unavailable {
         Some(UpstreamStatus {
             name: self.name.clone(),
             state: "failed".to_owned(),
+            unavailable: true,
             detail: Some(self.why.clone()),
             ..UpstreamStatus::default()
         })

@@ -236,6 +236,8 @@ fn a_question_about_one_folder_is_not_about_another() {
     let screen = at_terminal(clone.gladhand(&["config", "trust", "../other"]), &["y"]);
     assert!(screen.contains("/other/gladhand.toml") && !screen.contains("SKILL.md"), "{screen}");
     assert!(!screen.contains(".."), "{screen}");
+    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("config trust --revoke /"), "{screen}");
     // A folder that is gone can be revoked as a whole.
     std::fs::remove_dir_all(clone.path("other")).expect("it is there");
     let revoked = clone.run(&["config", "trust", "--revoke", "../other"]);
@@ -251,7 +253,13 @@ fn an_unusable_upstream_of_a_project_does_not_stop_the_others() {
     clone.trust(&["y", "y"]);
     let output = clone.run(&["tools"]);
     assert!(stdout(&output).contains("evil__echo"), "{}", stderr(&output));
-    assert!(stderr(&output).contains("not used: the variable NO_SUCH_VARIABLE is not set"), "{}", stderr(&output));
+    let why = "upstream broken is not available: the variable NO_SUCH_VARIABLE is not set";
+    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    let call = clone.run(&["call", "broken__x"]);
+    assert!(!call.status.success() && stderr(&call).contains(why), "{}", stderr(&call));
+    let found = stdout(&clone.run(&["doctor", "--offline"]));
+    assert!(found.contains("no  upstream broken: the variable NO_SUCH_VARIABLE is not set"), "{found}");
+    assert!(!found.contains("it has no effect"), "{found}");
 }
 
 #[test]

@@ -337,3 +337,101 @@ fn a_server_that_was_imported_before_is_moved_only_if_it_works() {
     assert_eq!(left["servers"]["search"], servers["servers"]["search"], "{left}");
     assert!(left["servers"]["broken"].is_null() && !told.contains("search is moved"), "{left}: {told}");
 }
+
+/// A setting with a variable that servers refer to.
+fn works_with_token(setting: &Setting, arguments: &[&str]) -> String {
+    let mut command = setting.gladhand(arguments);
+    command.env("HOME", setting.path()).env("XDG_CONFIG_HOME", setting.path().join(".config"));
+    command.env("TICKETS_TOKEN", "hush-hush-1").env_remove("CODEX_HOME").env_remove("COPILOT_HOME");
+    let output = command.stdin(std::process::Stdio::null()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+#[test]
+fn codex_passes_the_variables_that_moved_servers_need() {
+    let setting = Setting::new("");
+    let before = "# mine\n[mcp_servers.tickets]\nurl = \"https://t.example/mcp\"\nbearer_token_env_var = \"TICKETS_TOKEN\"\n\n\
+                  [mcp_servers.local]\ncommand = \"sh\"\nenv_vars = [\"OTHER_VARIABLE\"]\n";
+    let file = setting.at_home(".codex/config.toml", before);
+    works_with_token(&setting, &["config", "install", "codex", "--replace"]);
+    let after: toml::Table = content(&file).parse().expect("TOML");
+    let entry = &after["mcp_servers"]["gladhand"];
+    let listed: Vec<_> =
+        entry["env_vars"].as_array().expect("a list").iter().filter_map(|name| name.as_str()).collect();
+    assert!(listed.contains(&"TICKETS_TOKEN") && listed.contains(&"OTHER_VARIABLE"), "{entry:?}");
+    assert!(listed.contains(&"GLADHAND_DATA_DIR") && !listed.contains(&"HOME"), "{entry:?}");
+    assert!(!content(&file).contains("hush"), "{entry:?}");
+    let again = works_with_token(&setting, &["config", "install", "codex", "--replace"]);
+    assert!(again.contains("has it already"), "{again}");
+    // The same environment as under Codex: a few variables, and the listed ones.
+    let mut command = setting.gladhand(&["doctor", "--offline", "--json"]);
+    let given: Vec<_> = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .filter(|(name, _)| listed.iter().any(|listed| name == listed))
+        .collect();
+    command.env_clear().env("HOME", setting.path()).env("PATH", std::env::var_os("PATH").expect("a PATH"));
+    command.envs(given).env("TICKETS_TOKEN", "hush-hush-1").args(["--config", "gladhand.toml"]);
+    let report: Value = serde_json::from_slice(&command.output().expect("it starts").stdout).expect("JSON");
+    let tickets = report["findings"].as_array().expect("a list").iter().find(|one| one["about"] == "upstream tickets");
+    assert_eq!(tickets.expect("it is there")["state"], "fine", "{report:#}");
+    works_with_token(&setting, &["config", "uninstall", "codex"]);
+    assert_eq!((content(&file).as_str(), setting.config().as_str()), (before, ""));
+}
+
+#[test]
+fn clients_that_withhold_variables_get_references_or_keep_the_server() {
+    let setting = Setting::new("");
+    let reference = |before: &str| format!("${{{before}TICKETS_TOKEN}}");
+    for (client, file, before) in [
+        ("gemini-cli", ".gemini/settings.json", ""),
+        ("copilot-cli", ".copilot/mcp-config.json", ""),
+        ("cline", ".cline/data/settings/cline_mcp_settings.json", "env:"),
+    ] {
+        let server = json!({ "mcpServers": { "t": { "command": "sh", "env": { "KEY": reference(before) } } } });
+        let file = setting.at_home(file, &server.to_string());
+        works_with_token(&setting, &["config", "install", client, "--replace"]);
+        let after: Value = serde_json::from_str(&content(&file)).expect("JSON");
+        assert_eq!(after["mcpServers"]["gladhand"]["env"]["TICKETS_TOKEN"], reference(before), "{after:#}");
+        works_with_token(&setting, &["config", "uninstall", client]);
+        assert_eq!(content(&file), server.to_string(), "{client}");
+    }
+    let server = json!({ "mcpServers": { "t": { "command": "sh", "env": { "KEY": reference("") } }, "u": { "command": "sh" } } });
+    let file = setting.at_home(".config/Claude/claude_desktop_config.json", &server.to_string());
+    let told = works_with_token(&setting, &["config", "install", "claude-desktop", "--replace"]).replace('\n', " ");
+    assert!(told.contains("t stays in ") && told.contains("does not give the variable TICKETS_TOKEN"), "{told}");
+    assert!(told.contains("u is moved") && told.contains("start in your home folder"), "{told}");
+    let left: Value = serde_json::from_str(&content(&file)).expect("JSON");
+    assert_eq!(left["mcpServers"]["t"], server["mcpServers"]["t"], "{left:#}");
+}
+
+#[test]
+fn two_clients_with_the_same_server_leave_nothing_behind() {
+    let setting = Setting::new("");
+    std::fs::remove_file(setting.file()).expect("it is there");
+    let run = |arguments: &[&str]| {
+        let mut command = setting.gladhand(arguments);
+        command.env("HOME", setting.path()).env("XDG_CONFIG_HOME", setting.path().join(".config"));
+        let output = command.env_remove("GLADHAND_CONFIG").output().expect("it starts");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let server =
+        json!({ "mcpServers": { "git": { "command": "sh", "env": { "GIT_TOKEN": "hush-hush-2" } } } }).to_string();
+    let files = [".cursor/mcp.json", ".claude.json"].map(|name| setting.at_home(name, &server));
+    let own = setting.path().join(".config/gladhand/gladhand.toml");
+    for client in ["cursor", "claude-code"] {
+        let told = run(&["config", "install", client, "--replace", "--secrets"]).replace('\n', " ");
+        assert!(told.contains("with its secrets in clear text"), "{client}: {told}");
+    }
+    assert!(content(&own).contains("${secret:git-token}"), "{}", content(&own));
+    let told = run(&["config", "uninstall", "cursor"]);
+    assert!(told.contains("the upstream git stays: claude-code needs it"), "{told}");
+    let report: Value = serde_json::from_str(&run(&["config", "uninstall", "claude-code", "--json"])).expect("JSON");
+    assert_eq!(report["secrets"], json!(["git-token"]), "{report:#}");
+    let names: Value = serde_json::from_str(&run(&["secret", "list", "--json"])).expect("JSON");
+    assert_eq!(names["names"], json!([]));
+    assert!(!own.exists(), "{}", content(&own));
+    assert_eq!(files.map(|file| content(&file)), [server.clone(), server]);
+}

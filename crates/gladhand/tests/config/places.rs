@@ -109,7 +109,7 @@ fn config_check_reports_mistakes_that_prevent_a_start_with_their_places() {
     );
     let output = setting.run(&["config", "check"]);
     let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(output.status.code(), Some(0), "{told}");
     assert!(told.contains("gladhand.toml:5:1: warning: authorization.issuers#1.jwks_file: "), "{told}");
 }
 

@@ -234,3 +234,45 @@ fn a_changed_token_is_logged_as_pending_trust() {
     server.wait().unwrap();
     assert!(!errors().contains("no token and no issuer"), "{}", errors());
 }
+
+#[test]
+fn ps_and_doctor_show_a_change_that_waits_and_the_command_that_applies_it() {
+    let setting = Setting::new(&ours("a"));
+    let mut process = setting.session();
+    assert!(tools(&mut process).contains(&"a__echo".to_owned()));
+    let missing = "[upstreams.b]\ncommand = ['x', '${NO_SUCH_VARIABLE}']\n";
+    let status = |process: &Process| {
+        let (_, all) = setting.json(&["ps", "--json"]);
+        all.as_array().and_then(|all| all.iter().find(|one| one["pid"] == process.id()).cloned()).unwrap_or_default()
+    };
+    wait_until("it is seen", || status(&process)["pid"].is_number());
+    assert_eq!(status(&process)["waiting"], json!(null));
+    setting.write(&(ours("a") + &ours("c") + missing));
+    wait_until("the change waits", || status(&process)["waiting"].is_object());
+    let command = format!("gladhand config trust {}", setting.file().display());
+    assert_eq!(status(&process)["waiting"], json!({ "file": setting.file(), "command": command }));
+    let words = |arguments: &[&str]| {
+        let told = String::from_utf8_lossy(&setting.run(arguments).stdout).into_owned();
+        told.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let told = words(&["ps"]);
+    assert!(told.contains("waits: `gladhand config trust ") && told.contains("or a restart applies it"), "{told}");
+    let (_, report) = setting.json(&["doctor", "--json", "--offline"]);
+    let about = format!("process {}", process.id());
+    let finding = report["findings"].as_array().and_then(|all| all.iter().find(|one| one["about"] == about));
+    let finding = finding.unwrap_or_else(|| panic!("{report:#}"));
+    let advice = finding["advice"].as_str().unwrap_or_default();
+    assert!(finding["state"] == "doubtful" && advice.contains(&command), "{finding:#}");
+
+    setting.write_trusted(&(ours("a") + missing));
+    wait_until("no change waits", || status(&process)["waiting"].is_null());
+    tools_become(&mut process, |tools| tools.contains(&"a__echo".to_owned()));
+    wait_until("the upstream is known", || {
+        status(&process)["hub"]["upstreams"].to_string().contains("NO_SUCH_VARIABLE")
+    });
+    let (_, report) = setting.json(&["doctor", "--json", "--offline"]);
+    let about = format!("upstream b of process {}", process.id());
+    let finding = report["findings"].as_array().and_then(|all| all.iter().find(|one| one["about"] == about));
+    let advice = finding.unwrap_or_else(|| panic!("{report:#}"))["advice"].as_str().unwrap_or_default().to_owned();
+    assert!(advice.contains("restart the process") && !advice.contains("next call"), "{advice}");
+}

@@ -15,7 +15,6 @@ impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().expect("there is room for a folder"));
         place.write("wrong.toml", "[a2e]\nmax_paralel = 1\n");
-        place.write("missing.toml", "[upstreams.x]\ncommand = [\"no-such-program-anywhere\"]\n");
         place.write("plan.json", "{}");
         place.write("no-plan.json", "[1]");
         place.write("empty/README.md", "# Nothing\n");
@@ -107,7 +106,6 @@ fn a_failure_is_one_object_with_code_exit_message_and_hint() {
         (&["chat", "--json", "-p", "hi"], 2, "usage"),
         (&["chat", "--json", "-p", "hi", "--resume", "nosuch"], 2, "usage"),
         (&["config", "check", "wrong.toml", "--json"], 2, "usage"),
-        (&["config", "check", "missing.toml", "--json"], 1, "failure"),
         (&["config", "show", "--json", "--config", "nosuch.toml"], 2, "usage"),
         (&["config", "trust", "--json"], 2, "usage"),
         (&["doctor", "--json", "--config", "wrong.toml"], 1, "failure"),

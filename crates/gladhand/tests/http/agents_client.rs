@@ -196,3 +196,27 @@ fn a_host_that_asks_for_a_token_gets_the_one_in_the_environment() {
     let other = Agent::unopened(|| host.connect()).ask(&handshake(&["tools"], "hush"));
     assert_eq!(other["reason"], "auth_failed", "it is another's");
 }
+
+#[tokio::test]
+async fn an_agent_finds_the_host_by_the_start_line_the_session_path_and_the_hint() {
+    let mut program = Program::start(&[]);
+    let host = base(program.address());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut program.stderr, &mut line).expect("a line");
+    assert!(line.trim_end().ends_with(&format!("A2E agents connect to {host}")), "{line}");
+    let upstream = open(&format!("{host}/session"), as_agent()).await.expect("the session path names the host");
+    assert_eq!(echo(&upstream, "x").await, "x");
+    upstream.close().await;
+    let mut command = gladhand();
+    let output = command.args(["tools", "--as", "a2e", &program.url]).output().expect("it starts");
+    let told = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(&format!("an A2E host has its base URL instead: {host}")), "{told}");
+}
+
+#[test]
+fn a_refused_connection_hints_at_host_and_port() {
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
+    let output = gladhand().args(["tools", &format!("http://{closed}/mcp")]).output().expect("it starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("hint: is it running, and are host and port right?"), "{told}");
+}

@@ -21,7 +21,7 @@ use crate::support::{PATIENCE, gladhand};
 pub(crate) struct Program {
     child: Child,
     pub(crate) url: String,
-    stderr: BufReader<ChildStderr>,
+    pub(crate) stderr: BufReader<ChildStderr>,
 }
 
 impl Program {

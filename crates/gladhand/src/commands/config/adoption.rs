@@ -1,21 +1,21 @@
 //! Servers of other programs as upstreams of a configuration file of ours: whether they are there already, what keeps
 //! them from working, and how they are added.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use gladhand_core::Order as _;
-use gladhand_core::Secret;
 use gladhand_core::wire::invisible::{Layout, escape};
+use gladhand_core::{Order as _, Pattern, Secret};
 use gladhand_store::{SecretError, Secrets};
 
 use crate::clients::found::{Found, secret_name};
+use crate::clients::{Client, GivenVariables};
 use crate::commands::CommandError;
 use crate::commands::shared::existence_checks;
-use crate::commands::shared::references::Sources;
+use crate::commands::shared::references::{Sources, variable_of};
 use crate::commands::shared::settings;
-use crate::config::{self, ConfigError, File, Problem, Reading, UpstreamConfig};
+use crate::config::{self, ConfigError, File, Problem, Reading, UpstreamConfig, env};
 use crate::secrets;
 
 /// The configuration file that servers are added to, as it is now.
@@ -159,6 +159,47 @@ impl Own {
         upstreams.into_iter().filter_map(why).collect()
     }
 
+    /// The variables that the upstreams of a text in the place of this file need beside the plain ones, and those that say
+    /// where our files are.
+    pub(super) fn needed_variables(&self, text: &str) -> BTreeSet<String> {
+        let mut all = self.referenced_variables(text);
+        all.extend(OUR_VARIABLES.iter().filter(|name| is_set(name)).map(|name| (*name).to_owned()));
+        all
+    }
+
+    /// Why a server could not get its variables if this client started us, if so.
+    pub(super) fn withheld(&self, found: &Found, client: Client) -> Option<String> {
+        let needed = self.referenced_variables(&found.to_string());
+        (client.given_variables() == GivenVariables::Few && !needed.is_empty()).then(|| {
+            let names = needed.into_iter().collect::<Vec<_>>().join(", ");
+            format!(
+                "{} does not give the variable {names} to servers; write the value to the entry, and --secrets moves it to \
+                 the store",
+                client.name()
+            )
+        })
+    }
+
+    /// A pattern stands for the variables of that form that are set now. `inherit_env = "all"` asks for none in particular.
+    fn referenced_variables(&self, text: &str) -> BTreeSet<String> {
+        let file = File { path: self.file.path.clone(), text: text.to_owned() };
+        let mut all = BTreeSet::new();
+        for (_, needed) in config::references(&file) {
+            all.extend(needed.secrets.iter().map(|name| variable_of(name)).filter(|name| is_set(name)));
+            for name in needed.variables.into_iter().filter(|name| name != "*" && name != "PWD") {
+                match name.contains('*') {
+                    true => {
+                        let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+                        let pattern = Pattern(name);
+                        all.extend(set.filter(|name| pattern.fits(name) && !env::is_never_passed_on(name.as_ref())));
+                    }
+                    false => drop(all.insert(name)),
+                }
+            }
+        }
+        all
+    }
+
     /// The file's text with these servers at its end, and the text that each of them added. Upstreams that are there
     /// already stay as they are.
     pub(super) fn with<'f>(&self, found: impl IntoIterator<Item = &'f Found>) -> anyhow::Result<(String, Vec<Added>)> {
@@ -194,6 +235,13 @@ impl Own {
         }
         Ok((after, all))
     }
+}
+
+/// Variables that say where our files are and how our store opens.
+const OUR_VARIABLES: [&str; 4] = [env::DATA_DIR, env::PASSPHRASE, "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 /// Secrets on their way from clear text into the store. Nothing is kept before [`Vault::keep`].
@@ -258,7 +306,6 @@ impl Vault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::Client;
     use crate::clients::import::{self, Source};
 
     fn found(json: &str) -> Vec<Found> {

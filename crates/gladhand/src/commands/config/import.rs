@@ -12,7 +12,7 @@ use super::adoption::{Added, Own, Standing, Vault};
 use super::{ImportArgs, counted, say};
 use crate::clients::found::{Found, Origin, secret_place};
 use crate::clients::import::{self, LeftOut, Servers, Source};
-use crate::clients::{self, Client};
+use crate::clients::{self, Client, projects};
 use crate::commands::CommandError;
 use crate::config;
 use crate::exit::Exit;
@@ -96,8 +96,12 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CommandError> {
         return super::print_json(&report(&gathered, &kept, writes.then_some(&own), args));
     }
     if !writes {
-        let toml: Vec<_> = new.iter().map(ToString::to_string).collect();
-        return super::print(&toml.join("\n"));
+        let shown: Vec<_> = new.iter().map(|found| shown(found.is_strangers, &found.to_string())).collect();
+        let is_masked = shown.iter().zip(&new).any(|(shown, found)| *shown != found.to_string());
+        if is_masked {
+            say("Secrets are shown as ***: --write writes them, --secrets moves them to the store.");
+        }
+        return super::print(&shown.join("\n"));
     }
     if args.dry_run && !added.is_empty() {
         return super::print(&preview(&own, &added));
@@ -143,11 +147,22 @@ fn usual_sources(with_project: bool) -> Vec<Source> {
     all.filter(|source| with_project || source.project.is_none()).collect()
 }
 
-fn read(source: &Source) -> Result<Servers, CommandError> {
+/// The servers of a file, and a line about those that it has only for other projects.
+fn read(source: &Source) -> Result<(Servers, Option<String>), CommandError> {
     let text = clients::read_file(&source.file).map_err(CommandError::usage)?;
     let here = std::env::current_dir().ok();
     let servers = import::read(&text, source, here.as_deref()).with_context(|| source.file.display().to_string());
-    servers.map_err(CommandError::usage)
+    let elsewhere = match (source.client, &source.project) {
+        (Some(Client::ClaudeCode), None) => projects::servers_elsewhere(&text, here.as_deref()),
+        _ => (0, 0),
+    };
+    let line = (elsewhere.0 > 0).then(|| {
+        let (servers, projects) = (counted(elsewhere.0, "server"), counted(elsewhere.1, "other project"));
+        format!(
+            "  {servers} of {projects} are left out: `gladhand config import claude-code` reads those of its folder"
+        )
+    });
+    Ok((servers.map_err(CommandError::usage)?, line))
 }
 
 /// All servers of these files. The first of a name counts. A file that was not named and cannot be read does not keep us
@@ -155,7 +170,7 @@ fn read(source: &Source) -> Result<Servers, CommandError> {
 fn gather(sources: &[Source], is_named: bool, own: &Own) -> Result<Gathered, CommandError> {
     let mut all = Gathered::default();
     for source in sources.iter().filter(|source| is_named || source.file.is_file()) {
-        let servers = match read(source) {
+        let (servers, elsewhere) = match read(source) {
             Ok(servers) => servers,
             Err(error) if is_named => return Err(error),
             Err(error) => {
@@ -167,6 +182,7 @@ fn gather(sources: &[Source], is_named: bool, own: &Own) -> Result<Gathered, Com
             let Origin { place, .. } = source.origin();
             say(&format!("{} ({place}): {}", source.file.display(), counted(servers.found.len(), "server")));
         }
+        elsewhere.iter().for_each(|line| say(line));
         for left_out in servers.left_out {
             say(&format!("  {} is left out: {}", plain(&left_out.name), left_out.why));
             all.left_out.push((source.file.clone(), left_out));
@@ -209,11 +225,12 @@ fn tell(found: &Found, standing: &Standing, beside: Option<&str>, is_trial: bool
         (Standing::Same, Some(beside)) => say(&format!("  {name} is the same as in {beside}")),
         (Standing::Differs(differences), None) => {
             let theirs = format!("the one of {} differs: {}", found.origin, plain(&differences.join("; ")));
-            say(&format!("{name}: there already, and left as it is; {theirs}"));
+            say(&format!("{name}: there already, and left as it is; {theirs}. To have both, rename one"));
         }
         (Standing::Differs(differences), Some(beside)) => {
             let differences = plain(&differences.join("; "));
-            say(&format!("  {name} differs from the one in {beside}, which is taken: {differences}"));
+            let advice = "To have both, rename one";
+            say(&format!("  {name} differs from the one in {beside}, which is taken: {differences}. {advice}"));
         }
     }
 }
@@ -249,11 +266,16 @@ fn nothing_found(args: &ImportArgs) {
     }
 }
 
+/// A server as it is shown.
+fn shown(is_strangers: bool, text: &str) -> String {
+    if is_strangers { text.to_owned() } else { redact(text).into_owned() }
+}
+
 /// The configuration that would be added. Of a stranger's servers everything is shown: what looks like a secret may be
 /// what they run.
 fn preview(own: &Own, added: &[Added]) -> String {
     let before = redact(&own.file.text).into_owned();
-    let shown = |one: &Added| if one.is_strangers { one.text.clone() } else { redact(&one.text).into_owned() };
+    let shown = |one: &Added| shown(one.is_strangers, &one.text);
     let after = before.clone() + &added.iter().map(shown).collect::<String>();
     super::changed_as_it_is(&own.file.path, &before, &after)
 }

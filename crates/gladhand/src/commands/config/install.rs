@@ -39,11 +39,11 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         moving.collect(args, &file, &own, vault.as_mut())?;
     }
     let others = moving.others(args, &file)?;
-    let entry = args.client.entry(&own_program()?, &arguments);
-    let put = Format::of(&file).put(&moving.text, args.client.section(), &args.name, &entry).map_err(in_file)?;
     let Moving { text, moved, left, new, known } = moving;
-    let after = put.unwrap_or(text);
     let (config, added) = own.with(&new).map_err(CommandError::usage)?;
+    let entry = args.client.entry(&own_program()?, &arguments, &own.needed_variables(&config));
+    let put = Format::of(&file).put(&text, args.client.section(), &args.name, &entry).map_err(in_file)?;
+    let after = put.unwrap_or(text);
     for LeftOut { name, why } in &left {
         say(&format!("{name} stays in {}: {why}", file.display()));
     }
@@ -91,7 +91,17 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         }
         return super::print(&shown);
     }
-    tell(args, &arguments, !moved.is_empty(), backup.as_deref(), &secrets);
+    let moved_programs = new.iter().chain(&known).filter(|found| found.is_program()).count();
+    tell(args, &arguments, moved.len(), moved_programs);
+    let has_secrets =
+        || has_clear_secrets(&before, &Source::of_client(args.client, file.clone()), args.client.section());
+    if let Some(backup) = &backup {
+        let secrets = if has_secrets() { ", with its secrets in clear text" } else { "" };
+        say(&format!("The old file is kept as {}{secrets}.", backup.display()));
+    }
+    if !secrets.is_empty() {
+        say(&format!("kept in the secret store: {}", secrets.join(", ")));
+    }
     unavailable.iter().for_each(|line| say(line));
     if others > 0 && !args.replace {
         let client = args.client.name();
@@ -172,10 +182,14 @@ impl Moving {
             let standing = own.standing(&found);
             let trouble = match &standing {
                 // A relative folder may be another one for the client than for us.
-                Standing::New | Standing::Same => own.trouble(&found).or_else(|| own.missing_folder(&found)),
+                Standing::New | Standing::Same => {
+                    let trouble = own.trouble(&found).or_else(|| own.missing_folder(&found));
+                    trouble.or_else(|| own.withheld(&found, args.client))
+                }
                 Standing::Differs(differences) => {
                     let path = own.file.path.display();
-                    Some(format!("{path} has another server of that name: {}", differences.join("; ")))
+                    let why = format!("{path} has another server of that name: {}", differences.join("; "));
+                    Some(format!("{why}. Rename it here, and `--replace` moves it, too"))
                 }
             };
             let taken = match trouble {
@@ -272,20 +286,24 @@ impl Done<'_> {
     }
 }
 
-fn tell(args: &InstallArgs, arguments: &[String], has_moved: bool, backup: Option<&Path>, secrets: &[String]) {
+/// Says what is different for the client and its servers from now on.
+fn tell(args: &InstallArgs, arguments: &[String], moved: usize, moved_programs: usize) {
     let client = args.client.name();
-    if !secrets.is_empty() {
-        say(&format!("kept in the secret store: {}", secrets.join(", ")));
-    }
-    if let Some(backup) = backup {
-        let secret = if secrets.is_empty() { "" } else { ", with its secrets in clear text" };
-        say(&format!("The old file is kept as {}{secret}.", backup.display()));
-    }
     let command = arguments.join(" ");
     say(&format!("{client} starts `gladhand {command}` as `{}` from its next start on.", args.name));
-    if has_moved {
+    if moved_programs > 0 {
+        let inherits = "and get only the usual variables (`inherit_env` adds others)";
+        say(&format!("Moved servers start in your home folder unless they have a `cwd`, {inherits}."));
+    }
+    if moved > 0 {
         say(&format!("`gladhand config uninstall {client}` puts everything back."));
     }
+}
+
+/// Whether a client's file has servers with secrets that are written out.
+fn has_clear_secrets(text: &str, source: &Source, section: &str) -> bool {
+    let servers = import::read_section(text, source, section).unwrap_or_default();
+    servers.found.iter().any(|found| !found.clear_secrets().is_empty())
 }
 
 /// A name beside a file that is not taken.

@@ -66,10 +66,9 @@ enum ConfigCommand {
 }
 
 const CHECK_HELP: &str = "\
-Each problem is shown with line, column and key. Exit codes: 0 no problem; 1
-the file is valid, but a program, folder or tool that it names does not exist;
-2 the file has errors or cannot be read. A variable or secret of an upstream
-that is not set causes a warning and does not change the exit code.
+Each problem is shown with line, column and key. Exit codes: 0 no error; 2 the
+file has errors or cannot be read. A program, folder, variable or secret that
+does not exist causes a warning, which does not change the exit code.
 
 Examples:
   gladhand config check

@@ -70,7 +70,9 @@ pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
     for question in &questions {
         question.settle(&store)?;
     }
-    say("Trusted. A change of a file asks again.\n`gladhand config trust --revoke` takes trust back.");
+    let named = args.path.as_ref().and_then(|path| std::fs::canonicalize(path).ok());
+    let path = named.map(|path| format!(" {}", shown(&path))).unwrap_or_default();
+    say(&format!("Trusted. A change of a file asks again.\n`gladhand config trust --revoke{path}` takes trust back."));
     Ok(Exit::Success.into())
 }
 
@@ -221,7 +223,7 @@ fn effects(question: &Question<'_>) -> String {
         write_labelled(&mut text, "", why);
     }
     if has_two_meanings {
-        let meaning = "in a running server that was started with --config and this file, everything in it takes effect";
+        let meaning = "a server that you started with `--config` and this file also uses what is ignored here";
         write_labelled(&mut text, "but", meaning);
     }
     text.push('\n');

@@ -150,7 +150,8 @@ struct Ours {
     removed: Vec<String>,
     /// Upstreams that were added and stay, and why.
     kept: Vec<LeftOut>,
-    /// Records of other clients that need an upstream, which is theirs to remove from now on.
+    /// Records of other clients with the same configuration. Upstreams, secrets and a file that stay are theirs to remove from
+    /// now on.
     heirs: Vec<Record>,
     /// Secrets that are not needed any more.
     secrets: Vec<String>,
@@ -168,7 +169,7 @@ struct Own {
 fn ours(record: &Record, records: &Records) -> Result<Ours, CommandError> {
     let Some(file) = &record.config else { return Ok(Ours::default()) };
     let before = if file.exists() { config::read(file)? } else { String::new() };
-    let (mut all, mut after, mut heirs) = (Ours::default(), before.clone(), Vec::new());
+    let (mut all, mut after) = (Ours::default(), before.clone());
     let mut others = records.others(record.client)?;
     others.retain(|other| other.config.as_ref() == Some(file));
     for Moved { upstream, added, .. } in &record.moved {
@@ -180,8 +181,10 @@ fn ours(record: &Record, records: &Records) -> Result<Ours, CommandError> {
                 .iter_mut()
                 .filter(|one| one.upstream == *upstream)
                 .for_each(|one| one.added = Some(added.clone()));
+            // A secret that only another upstream needs is of no use to this client.
+            let needed = record.secrets.iter().filter(|name| added.contains(&reference(name)));
+            heir.secrets.extend(needed.cloned());
             all.kept.push(LeftOut { name: upstream.clone(), why });
-            heirs.push(heir.client);
             continue;
         }
         let Some(expected) = without(&after, upstream) else { continue };
@@ -194,11 +197,16 @@ fn ours(record: &Record, records: &Records) -> Result<Ours, CommandError> {
             all.kept.push(LeftOut { name: upstream.clone(), why });
         }
     }
-    let is_unused = |name: &&String| !after.contains(&format!("${{secret:{name}}}"));
-    all.secrets = record.secrets.iter().filter(is_unused).cloned().collect();
-    all.heirs = others.into_iter().filter(|other| heirs.contains(&other.client)).collect();
+    all.secrets = record.secrets.iter().filter(|name| !after.contains(&reference(name))).cloned().collect();
+    others.iter_mut().for_each(|other| other.made_config |= record.made_config);
+    all.heirs = others;
     all.config = Some(Own { file: file.clone(), before, after });
     Ok(all)
+}
+
+/// The reference to a secret.
+fn reference(secret: &str) -> String {
+    format!("${{secret:{secret}}}")
 }
 
 /// A configuration without an upstream; none if it has no such upstream.

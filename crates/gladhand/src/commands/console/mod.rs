@@ -56,8 +56,8 @@ the address with its token on stderr. The other parts of a rotated recording
 `gladhand serve --http ADDRESS --console`.
 
 Examples:
-  gladhand console session.jsonl
-  gladhand console session.jsonl --http 127.0.0.1:9000";
+  gladhand console session.ndjson
+  gladhand console session.ndjson --http 127.0.0.1:9000";
 
 /// Options of `console`.
 #[derive(Debug, Args)]

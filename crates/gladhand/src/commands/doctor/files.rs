@@ -1,9 +1,10 @@
 //! Our files: whether they can be written, and who else can read or change them.
 
 use std::error::Error as _;
+use std::ops::Range;
 use std::path::Path;
 
-use gladhand_redaction::redact_settings;
+use gladhand_redaction::{places_in_header, places_in_variable, redact_settings};
 use gladhand_store::Database;
 
 use super::Finding;
@@ -19,15 +20,22 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// Secrets are in a configuration if some of it is masked when it is shown.
+    /// Secrets are in a configuration if some of it is masked when it is shown. A variable or header of an upstream is one only
+    /// if its name or its value looks like one.
     pub(super) fn of_configuration(text: &str) -> Self {
-        let config = config::parse(text, Reading::AsWritten);
-        let shown = config.ok().and_then(|config| serde_json::to_value(&config).ok());
-        let shown = shown.map(|mut shown| {
+        let Ok(mut config) = config::parse(text, Reading::AsWritten) else { return Self::Open };
+        for (_, upstream) in &mut config.upstreams.0 {
+            let is_secret = |places: fn(&str, &str) -> Vec<Range<usize>>| {
+                move |name: &String, value: &mut config::Hidden| !places(name, value.0.expose()).is_empty()
+            };
+            upstream.env.retain(is_secret(places_in_variable));
+            upstream.headers.retain(is_secret(places_in_header));
+        }
+        let shown = serde_json::to_value(&config).map(|mut shown| {
             redact_settings(&mut shown);
             shown.to_string()
         });
-        if shown.is_some_and(|shown| shown.contains(MASK)) { Self::Secret } else { Self::Open }
+        if shown.is_ok_and(|shown| shown.contains(MASK)) { Self::Secret } else { Self::Open }
     }
 }
 
@@ -143,6 +151,13 @@ mod tests {
     fn only_secrets_in_clear_are_secrets() {
         let open = "[upstreams.a]\ncommand = 'a'\nenv = { T = '${secret:t}' }\n";
         assert_eq!(Content::of_configuration(open), Content::Open);
+        let variable = |line: &str| Content::of_configuration(&format!("[upstreams.a]\ncommand = 'a'\n{line}\n"));
+        assert_eq!(variable("env = { REGION = 'eu-west-1', LEVEL = 'debug' }"), Content::Open);
+        assert_eq!(variable("env = { API_KEY = 'x' }"), Content::Secret);
+        assert_eq!(variable("env = { DB = 'postgres://ann:hush@db/x' }"), Content::Secret);
+        let header = |line: &str| Content::of_configuration(&format!("[upstreams.a]\nurl = 'https://a/'\n{line}\n"));
+        assert_eq!(header("headers = { X-Region = 'eu-west-1' }"), Content::Open);
+        assert_eq!(header("headers = { Authorization = 'Bearer hush' }"), Content::Secret);
         assert_eq!(Content::of_configuration("[a2e]\ntokens = ['x']\n"), Content::Secret);
         let argument = "[upstreams.a]\ncommand = ['a', '--token', 'x']\n";
         assert_eq!(Content::of_configuration(argument), Content::Secret);

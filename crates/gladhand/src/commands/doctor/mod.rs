@@ -37,7 +37,7 @@ use crate::exit::Exit;
 use crate::terminal::layout;
 use crate::terminal::text::plain;
 #[cfg(unix)]
-use gladhand_server::control;
+use gladhand_server::control::{self, WaitingChange};
 use gladhand_server::http::Address;
 use gladhand_server::signals;
 use opening::Opening;
@@ -279,6 +279,11 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Exami
 async fn running(data: Option<&Path>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for process in control::neighbours(data).await {
+        if let Some(change) = &process.waiting {
+            let message = format!("a change of {} waits: it applies only as far as it narrows", plain(&change.file));
+            let advice = format!("{} applies the rest", change.remedy());
+            findings.push(Finding::doubtful(&format!("process {}", process.pid), message, advice));
+        }
         for upstream in &process.hub.upstreams {
             let about = format!("upstream {} of process {}", plain(&upstream.name), process.pid);
             let advice = "what the list names cannot be called; correct this, then restart the server";
@@ -287,19 +292,41 @@ async fn running(data: Option<&Path>) -> Vec<Finding> {
                 continue;
             }
             let why = plain(upstream.detail.as_deref().unwrap_or("it could not be opened"));
-            findings.push(Finding::broken(&about, why, "the next call opens it again; `gladhand ps` shows its state"));
+            findings.push(Finding::broken(&about, why, reopening(upstream.unavailable, process.waiting.as_ref())));
         }
-        for Conflict { kind, name, claimant, owner } in &process.hub.conflicts {
+        for conflict in &process.hub.conflicts {
+            let Conflict { kind, name, claimant, owner, .. } = conflict;
             let about = format!("{kind} {} of process {}", plain(name), process.pid);
             let message = format!("upstream {} offers it, and the name belongs to {}", plain(claimant), plain(owner));
-            findings.push(Finding::doubtful(
-                &about,
-                message,
-                "it is not offered under that name; give one of the upstreams another `prefix`, or `rename` the tool",
-            ));
+            findings.push(Finding::doubtful(&about, message, solution(conflict)));
         }
     }
     findings
+}
+
+/// What helps if two upstreams offer one name. A prefix is part of the names of tools and prompts only.
+#[cfg(unix)]
+fn solution(Conflict { kind, claimant, shown_as, .. }: &Conflict) -> String {
+    match (kind.as_str(), shown_as) {
+        ("resource", Some(uri)) => format!("clients read it as `{}`", plain(uri)),
+        ("resource", None) => {
+            format!("give {} a `prefix`, and clients read it as `PREFIX+URI`", plain(claimant))
+        }
+        ("tool" | "prompt", _) => {
+            "it is offered under another name; give one of the upstreams another `prefix`, or `rename` it".to_owned()
+        }
+        _ => "it is not offered; only one of the two servers can have it".to_owned(),
+    }
+}
+
+/// What opens a failed upstream of a running process again.
+#[cfg(unix)]
+fn reopening(is_unavailable: bool, waiting: Option<&WaitingChange>) -> String {
+    match (is_unavailable, waiting) {
+        (_, Some(change)) => format!("if the waiting change corrects it, apply that: {}", change.remedy()),
+        (true, None) => "set it where the process starts, then restart the process".to_owned(),
+        (false, None) => "the next call opens it again; `gladhand ps` shows its state".to_owned(),
+    }
 }
 
 /// Whether an address can be listened on.
@@ -350,6 +377,22 @@ fn drawn(findings: &[Finding], width: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn advice_about_a_shared_name_helps_for_its_kind() {
+        let conflict = |kind: &str, shown_as: Option<&str>| Conflict {
+            kind: kind.to_owned(),
+            name: "file:///a".to_owned(),
+            claimant: "b".to_owned(),
+            owner: "a".to_owned(),
+            shown_as: shown_as.map(str::to_owned),
+        };
+        assert_eq!(solution(&conflict("resource", Some("b+file:///a"))), "clients read it as `b+file:///a`");
+        assert!(solution(&conflict("resource", None)).starts_with("give b a `prefix`"));
+        assert!(solution(&conflict("tool", None)).contains("`rename` it"));
+        assert!(!solution(&conflict("resource template", None)).contains("prefix"));
+    }
 
     #[test]
     fn a_port_is_free_or_taken() {

@@ -218,7 +218,7 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
                         }
                         _ => dialect.name.to_owned(),
                     };
-                    hints.push(format!("it wrote nothing: does it speak {names} on stdin and stdout?"));
+                    hints.push(format!("it wrote nothing to stdout: does it speak {names} on stdin and stdout?"));
                 }
                 (0, bytes) => hints.push(format!("it wrote {bytes} bytes and no newline; a message is one line")),
                 (lines, _) if lines == *no_messages => {}

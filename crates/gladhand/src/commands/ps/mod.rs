@@ -106,6 +106,10 @@ fn describe(text: &mut Text, process: &ProcessStatus, now: u64) {
     );
     text.line(0, &format!("{head}  {place}"), &[(&head, HEAD)]);
     text.line(2, &facts, &[]);
+    if let Some(change) = &process.waiting {
+        let waits = format!("a change of {} waits", plain(&change.file));
+        text.line(2, &format!("{waits}: {} applies it", plain(&change.remedy())), &[("a change of", ODD)]);
+    }
     process.sessions.iter().for_each(|session| describe_session(text, session, now));
     process.hub.upstreams.iter().for_each(|upstream| describe_upstream(text, upstream));
     let handling = process.hub.violations;
@@ -223,6 +227,7 @@ pub(in crate::commands) fn megabytes(process: u32) -> String {
 mod tests {
     use super::*;
     use gladhand_hub::HubStatus;
+    use gladhand_server::control::WaitingChange;
 
     fn process() -> ProcessStatus {
         let client = |name: &str, revision: &str| ClientStatus {
@@ -259,6 +264,7 @@ mod tests {
             data_dir: None,
             listening: vec!["http://127.0.0.1:8080/mcp".to_owned()],
             since: now - 600,
+            waiting: None,
             sessions: vec![busy, opening, stateless],
             hub: HubStatus { sessions: 2, tools: 9, upstreams: vec![upstream], ..HubStatus::default() },
         }
@@ -280,6 +286,20 @@ mod tests {
     0 tools, 0 calls under way
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_waiting_change_is_shown_with_the_command_that_applies_it() {
+        let command = Some("gladhand config trust /a.toml".to_owned());
+        let mut waiting = WaitingChange { file: "/a.toml".to_owned(), command };
+        let shown = |waiting: &WaitingChange| {
+            let process = ProcessStatus { waiting: Some(waiting.clone()), ..process() };
+            anstream::adapter::strip_str(&drawn(&[process], None)).to_string()
+        };
+        let told = "  a change of /a.toml waits: `gladhand config trust /a.toml` or a restart applies it\n";
+        assert!(shown(&waiting).contains(told), "{}", shown(&waiting));
+        waiting.command = None;
+        assert!(shown(&waiting).contains("waits: a restart (a tool could"), "{}", shown(&waiting));
     }
 
     #[test]

@@ -55,7 +55,10 @@ With --metrics, numbers for Prometheus are at /metrics. They need the
 authorization of the endpoint, if it has one.
 
 Tools of the servers in the configuration file ([upstreams.NAME]) are served
-under names such as NAME__tool. Changes of the file apply while it runs.
+under names such as NAME__tool. Changes of the file apply while it runs. If a
+program that this process starts could have written the file, only changes
+that narrow apply at once. The others wait for `gladhand config trust FILE` or
+a restart; `gladhand ps` shows that a change waits.
 
 Examples:
   gladhand serve
@@ -103,8 +106,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         false => {
             let hang_up = hang_up_means(&args.listen);
             let named = args.listen.config.clone();
-            let reader =
-                Reader::new(named, data.as_deref(), layers, config.clone()).approving(args.approve.map(Into::into));
+            let reader = Reader::new(named, data.as_deref(), layers, config.clone())
+                .approving(args.approve.map(Into::into))
+                .reporting(service.change_status());
             let following = Following::new(mounted, hub, Arc::clone(&access), data, &config).with(agent);
             let following = reload::follow(reader, following, hang_up);
             service.alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
@@ -205,10 +209,11 @@ pub(super) fn serve(
             http.side_routes.push(telemetry.route());
         }
         http.agents = from_config::agent_limits(&config.a2e);
+        let speaks_both = dialect(&args.dialect).is_none();
         let console = args.console.then(|| console(&service, args, &http, &config.record.mask)).transpose()?;
         http.side_routes.extend(console.as_ref().map(Console::routes));
         let announce = |urls: &[String]| {
-            announce(urls);
+            announce(urls, speaks_both);
             console.iter().for_each(|console| console.announce(urls));
         };
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
@@ -274,11 +279,15 @@ fn http(args: &ListenArgs, mut config: HttpConfig) -> Result<Http, CommandError>
     Ok(Http { listen: args.http.clone(), tls, options: from_config::http_options(config), ..Http::default() })
 }
 
-/// Says where the server listens, at every log level.
-fn announce(urls: &[String]) {
+/// Says where the server listens, at every log level. Agents of A2E use the address without the path of MCP.
+fn announce(urls: &[String], speaks_both: bool) {
     for url in urls {
         let human = format!("{}  INFO listening on {url}\n", utc::now());
         logging::say(Level::INFO, "listening", &[("url", url)], &human);
+        if let Some(base) = url.strip_suffix("/mcp").filter(|_| speaks_both) {
+            let human = format!("{}  INFO A2E agents connect to {base}\n", utc::now());
+            logging::say(Level::INFO, "A2E agents connect here", &[("url", base)], &human);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_hub::Hub;
+use gladhand_server::control::{ChangeStatus, WaitingChange};
 
 use super::mounted::Mounted;
 use crate::agent::LaterAgent;
@@ -180,6 +181,8 @@ pub(super) struct Reader {
     started_with: toml::Table,
     /// The settings as they were last right.
     settings: toml::Table,
+    /// The report about a change that waits.
+    status: ChangeStatus,
 }
 
 /// The files, which are to be read.
@@ -195,6 +198,15 @@ struct Pending {
     file: PathBuf,
     /// Whether a tool could have written the records of trust, so that they count for nothing.
     is_forgeable: bool,
+}
+
+impl Pending {
+    /// The change as it is reported.
+    fn waiting(&self) -> WaitingChange {
+        let file = self.file.display().to_string();
+        let command = (!self.is_forgeable).then(|| format!("gladhand config trust {file}"));
+        WaitingChange { file, command }
+    }
 }
 
 impl Reader {
@@ -213,7 +225,13 @@ impl Reader {
             is_away: false,
             started_with: settings.clone(),
             settings,
+            status: ChangeStatus::default(),
         }
+    }
+
+    /// Reports a change that waits here.
+    pub(super) fn reporting(self, status: ChangeStatus) -> Self {
+        Self { status, ..self }
     }
 
     /// Keeps what the command line says instead of `agent.approve`.
@@ -254,6 +272,9 @@ impl Reader {
             None => self.sources.lookup(|lookup| layers.load(Reading::Whole(lookup))),
             Some(_) => self.load_narrowing(&layers),
         };
+        let waiting = pending.as_ref().map(Pending::waiting);
+        // A file with mistakes must be corrected first. No command applies it.
+        self.status.set(waiting.clone().filter(|_| config.is_ok()));
         let has_waited = std::mem::replace(&mut self.seen, (layers, pending.is_some())).1;
         let config = match config {
             Ok(Loaded { mut config, .. }) => {
@@ -266,7 +287,7 @@ impl Reader {
             }
         };
         let layers = &self.seen.0;
-        match pending {
+        match waiting {
             None => {
                 for (name, why) in config.upstreams.unavailable() {
                     tracing::warn!("upstream {name} is not available: {why}");
@@ -279,12 +300,8 @@ impl Reader {
                 }
                 self.mind_the_rest();
             }
-            Some(Pending { file, is_forgeable }) => {
-                let file = file.display();
-                let remedy = match is_forgeable {
-                    true => "a restart (a tool could also have written the records of trust)".to_owned(),
-                    false => format!("`gladhand config trust {file}` or a restart"),
-                };
+            Some(waiting) => {
+                let (file, remedy) = (&waiting.file, waiting.remedy());
                 tracing::warn!(
                     "{file} has changed and could have been written by a tool of this process: what narrows applies now, \
                      the rest after {remedy}"

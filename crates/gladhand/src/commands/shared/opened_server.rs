@@ -272,7 +272,7 @@ impl Plan {
                 }
                 stop = signals.next() => return Ok(stopped(stop)),
             };
-            let upstream = opened.map_err(|error| not_open(&error, &self.target, &shown))?;
+            let upstream = opened.map_err(|error| not_open(&error, &self.target, &shown, self.sign_in))?;
             let (done, close_timeout) = tokio::select! {
                 done = work(upstream.clone()) => (done, Duration::MAX),
                 stop = signals.next(), if !self.leaves_signals => (Ok(stopped(stop)), AFTER_INTERRUPT),
@@ -436,6 +436,15 @@ const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` se
 static GIVE_TOKEN: LazyLock<String> =
     LazyLock::new(|| format!("set {}, or give --header 'Authorization: Bearer …'", env::MCP_TOKEN));
 
+/// The same for a command whose purpose is to sign in, and which presents no token.
+static GIVE_TOKEN_ELSEWHERE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "if you have a token, other commands present it: set {}, or give `gladhand open URL` and the others --header \
+         'Authorization: Bearer …'",
+        env::MCP_TOKEN
+    )
+});
+
 /// How the user of a command can present credentials.
 pub(in crate::commands) fn credentials() -> Credentials<'static> {
     Credentials { token: &GIVE_TOKEN, is_interactive: sign_in::is_interactive() }
@@ -455,8 +464,14 @@ pub(in crate::commands) fn typed(target: &Target) -> String {
 }
 
 /// The error of a command that got no session. `shown` is the server as it is typed behind a command.
-fn not_open(error: &OpenError, target: &Target, shown: &str) -> CommandError {
-    let hint = error.hint(target, hint_for(shown));
+fn not_open(error: &OpenError, target: &Target, shown: &str, sign_in: sign_in::Manner) -> CommandError {
+    let credentials = match sign_in {
+        sign_in::Manner::InPassing => credentials(),
+        sign_in::Manner::OnPurpose | sign_in::Manner::WithoutBrowser => {
+            Credentials { token: &GIVE_TOKEN_ELSEWHERE, ..credentials() }
+        }
+    };
+    let hint = error.hint(target, HintFor::CommandLine { server: shown, credentials });
     CommandError::new(crate::commands::exit_of(error), anyhow!(error.to_string())).code(error.word()).hint(hint)
 }
 

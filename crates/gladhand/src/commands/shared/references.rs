@@ -56,7 +56,7 @@ pub(in crate::commands) fn authorities(file: &Path) -> Result<(), String> {
 }
 
 /// The variable that a secret can be given in.
-fn variable_of(name: &str) -> String {
+pub(in crate::commands) fn variable_of(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("{}{}", env::SECRET, name.chars().map(letter).collect::<String>())
 }

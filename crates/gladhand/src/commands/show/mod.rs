@@ -4,7 +4,8 @@ mod follow;
 mod html;
 mod report;
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
@@ -80,7 +81,7 @@ pub fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
         if out.as_os_str() == "-" {
             crate::commands::print_data(&page)?;
         } else {
-            fs_err::write(out, page).context("cannot write the page")?;
+            write_page(out, &page).context("cannot write the page")?;
         }
     } else {
         draw(&recording, filter, args.full)?;
@@ -92,6 +93,15 @@ pub fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
 /// A recording as one self-contained HTML page.
 pub(in crate::commands) fn html_page(recording: &Recording) -> String {
     html::page(recording, &MessageFilter::none())
+}
+
+/// Writes a page. It shows what the recording has, so a new file can be read only by its owner, as a recording can.
+fn write_page(file: &Path, page: &str) -> std::io::Result<()> {
+    let mut options = fs_err::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)?.write_all(page.as_bytes())
 }
 
 fn draw(recording: &Recording, filter: &MessageFilter, is_full: bool) -> Result<(), CommandError> {

@@ -38,7 +38,7 @@ Examples:
   gladhand tap 4711 --tool echo --full
   gladhand tap github --errors
   gladhand tap --json | jq .message
-  gladhand tap --record session.jsonl
+  gladhand tap --record session.ndjson
 
 Exit codes: 0 end of the process, 2 no such process or several, 130 Ctrl-C.";
 

@@ -88,6 +88,7 @@ mod tests {
             data_dir: None,
             listening: Vec::new(),
             since: 0,
+            waiting: None,
             sessions: vec![SessionStatus { clients: vec![client], ..SessionStatus::default() }],
             hub: HubStatus { upstreams: vec![upstream], ..HubStatus::default() },
         }

@@ -411,6 +411,7 @@ mod tests {
             data_dir: None,
             listening: Vec::new(),
             since: 0,
+            waiting: None,
             sessions,
             hub: HubStatus { upstreams: vec![upstream], ..HubStatus::default() },
         };
