@@ -1,6 +1,6 @@
 //! Metrics of calls and sessions, and spans of calls.
 //!
-//! - [`Metrics`] observes the calls of a hub and the sessions of a tap, and counts them.
+//! - [`ServiceMetrics`] observes the calls of a hub and the sessions of a tap, and counts them.
 //! - [`series`] holds the values: a bounded number of series, each a few atomic numbers.
 //! - [`prometheus`] writes a snapshot as text.
 //! - [`Tracer`] makes spans of calls, for distributed traces.
@@ -18,6 +18,6 @@ mod sessions;
 mod snapshot;
 mod traces;
 
-pub use metrics::{Metrics, OperationTransport};
+pub use metrics::{OperationTransport, ServiceMetrics};
 pub use snapshot::{Labels, MetricSnapshot, Points};
 pub use traces::{SpanSink, Tracer};
