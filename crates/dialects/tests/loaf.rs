@@ -73,7 +73,7 @@ fn the_context_of_a_trace_passes_and_other_metadata_does_not() {
     });
     let sent = pair.transcript.iter().rfind(|line| line.contains(r#""method":"tools.call""#)).unwrap();
     assert!(sent.contains(r#""_meta":{"traceparent":"00-1-2-01","tracestate":"x=y"}"#), "{sent}");
-    let mut server = server();
+    let mut server = server().holding();
     let params = r#"{"name":"echo","arguments":{},"_meta":{"baggage":"k=v","other":1}}"#;
     server.line(&request("1", "tools.call", params));
     let delivered = server.delivered[0].call.terms.meta.as_deref().map(|meta| meta.get().to_owned());

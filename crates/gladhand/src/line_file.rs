@@ -31,7 +31,7 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// How often to check whether another program moved the file.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What becomes a line. It is sent to the thread as it is; the thread renders it.
+/// A value that becomes a line. The writing thread renders it.
 pub(crate) trait LineSource: Send + 'static {
     /// The lines in messages, as in `audit records`.
     const WHAT: &'static str;

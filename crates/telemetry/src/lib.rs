@@ -6,8 +6,8 @@
 //! - [`Tracer`] makes spans of calls, for distributed traces.
 //! - [`otlp`] writes metrics and spans for a collector of OpenTelemetry.
 //!
-//! The names of metrics and attributes follow the semantic conventions of OpenTelemetry for MCP. What these do not
-//! cover begins with `gladhand.`. This crate opens no socket.
+//! The names of metrics and attributes follow the semantic conventions of OpenTelemetry for MCP. Other
+//! names begin with `gladhand.`. This crate opens no socket.
 
 mod histogram;
 mod metrics;
