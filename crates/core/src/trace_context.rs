@@ -10,6 +10,17 @@ use crate::wire::{Members, RawValue, json};
 /// The member of `_meta`.
 const TRACEPARENT: &str = "traceparent";
 
+/// The members of `_meta` that belong to a trace.
+const MEMBERS: [&str; 3] = [TRACEPARENT, "tracestate", "baggage"];
+
+/// The part of `_meta` that belongs to a trace, for dialects that have no other metadata. `None` if there is none.
+pub fn propagated(meta: &RawValue) -> Option<Box<RawValue>> {
+    let meta = Members::of(meta)?;
+    let members = MEMBERS.iter().filter_map(|name| Some(format!("\"{name}\":{}", meta.raw(name)?.get())));
+    let members: Vec<_> = members.collect();
+    (!members.is_empty()).then(|| json::raw(format!("{{{}}}", members.join(","))))
+}
+
 /// A span of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
@@ -23,7 +34,7 @@ pub struct TraceContext {
 
 /// A span and its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct TraceSpan {
     /// The span itself.
     pub context: TraceContext,
     /// The span that caused it. `None`: the trace begins here.
@@ -66,7 +77,7 @@ impl TraceContext {
     }
 }
 
-impl Span {
+impl TraceSpan {
     /// A new span below the one in the `_meta` of a request, or at the beginning of a new trace. `ids`: a new trace id
     /// and a new span id.
     pub fn below(meta: Option<&RawValue>, ids: ([u8; 16], [u8; 8])) -> Self {
@@ -133,14 +144,23 @@ mod tests {
     }
 
     #[test]
+    fn only_members_of_a_trace_are_propagated() {
+        let meta = json::raw(format!(r#"{{"a":1,"baggage":"k=v","traceparent":"{TEXT}","progressToken":2}}"#));
+        let expected = format!(r#"{{"traceparent":"{TEXT}","baggage":"k=v"}}"#);
+        assert_eq!(propagated(&meta).map(|meta| meta.get().to_owned()), Some(expected));
+        assert!(propagated(&json::raw(r#"{"a":1}"#.to_owned())).is_none());
+        assert!(propagated(&json::raw("[]".to_owned())).is_none());
+    }
+
+    #[test]
     fn a_span_replaces_only_the_traceparent_of_the_meta_and_keeps_the_trace() {
         let meta = json::raw(format!(r#"{{"a":1.0,"traceparent":"{TEXT}","tracestate":"x=y","baggage":"k=v"}}"#));
-        let span = Span::below(Some(&meta), ([9; 16], [1; 8]));
+        let span = TraceSpan::below(Some(&meta), ([9; 16], [1; 8]));
         assert_eq!(span.parent, TraceContext::parse(TEXT).map(|parent| parent.span));
         let below = TEXT.replace("b7ad6b7169203331", "0101010101010101");
         let expected = format!(r#"{{"traceparent":"{below}","a":1.0,"tracestate":"x=y","baggage":"k=v"}}"#);
         assert_eq!(span.context.in_meta(Some(&meta)).get(), expected);
-        let root = Span::below(None, ([9; 16], [1; 8]));
+        let root = TraceSpan::below(None, ([9; 16], [1; 8]));
         assert_eq!((root.parent, root.context.is_sampled), (None, true));
         assert_eq!(root.context.in_meta(None).get(), format!(r#"{{"traceparent":"{}"}}"#, root.context));
     }

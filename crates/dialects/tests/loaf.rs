@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use gladhand_core::negotiation::{Side, Verdict, Why};
 use gladhand_core::operations::{
-    Call, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, ToolCall, ToolResult,
+    Call, CallId, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, Terms,
+    ToolCall, ToolResult,
 };
 use gladhand_core::wire::{Fault, Line, Members, json};
 use gladhand_dialects::Server as _;
@@ -57,6 +59,25 @@ fn a_pair_opens_with_a_flexible_handshake() {
             format!(r#"<- {{"jsonrpc":"2.0","id":1,"result":{{"protocol_version":"1.0.0","server_name":"loaf","capabilities":{{"events":true,"command_execute":false,"multi_session":true,"image_inputs":[]}},"methods":{METHODS},"implementation":{{"name":"gladhand","version":"0.0.0-test"}}}}}}"#),
         ]
     );
+}
+
+#[test]
+fn the_context_of_a_trace_passes_and_other_metadata_does_not() {
+    let mut pair = pair();
+    pair.open().unwrap();
+    let meta = r#"{"progressToken":1,"traceparent":"00-1-2-01","a":2,"tracestate":"x=y"}"#;
+    let meta = json::raw(meta.to_owned());
+    pair.step(|client, ambient, heard| {
+        let terms = Terms { meta: Some(Cow::Owned(meta)), ..Terms::default() };
+        client.call(Call { id: CallId(9), operation: bare_call("echo"), terms }, None, ambient, heard);
+    });
+    let sent = pair.transcript.iter().rfind(|line| line.contains(r#""method":"tools.call""#)).unwrap();
+    assert!(sent.contains(r#""_meta":{"traceparent":"00-1-2-01","tracestate":"x=y"}"#), "{sent}");
+    let mut server = server().holding();
+    let params = r#"{"name":"echo","arguments":{},"_meta":{"baggage":"k=v","other":1}}"#;
+    server.line(&request("1", "tools.call", params));
+    let delivered = server.delivered[0].call.terms.meta.as_deref().map(|meta| meta.get().to_owned());
+    assert_eq!(delivered.as_deref(), Some(r#"{"baggage":"k=v"}"#));
 }
 
 #[test]
@@ -165,10 +186,7 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
     assert_eq!(heard[0], format!("{:?}", Event::Notice(Notice::Progress(call, progress))));
     // No events are sent for unknown calls, or after the end.
     assert_eq!(
-        pair.server.notify(Notice::Progress(
-            gladhand_core::operations::CallId(99),
-            Progress { progress: 0.0, total: None, message: None }
-        )),
+        pair.server.notify(Notice::Progress(CallId(99), Progress { progress: 0.0, total: None, message: None })),
         [""; 0]
     );
     pair.server.stop(Stop::InputClosed);
@@ -184,7 +202,7 @@ fn multi_line_json_is_written_on_one_line() {
     let mut pair = pair();
     pair.open().unwrap();
     pair.server.answers_itself = false;
-    let arguments = std::borrow::Cow::Owned(json::raw("{\r\"a\":\n1}".to_owned()));
+    let arguments = Cow::Owned(json::raw("{\r\"a\":\n1}".to_owned()));
     pair.begin(Operation::CallTool(ToolCall { name: "echo".into(), arguments }), false);
     assert_eq!(
         pair.transcript.last().unwrap(),
@@ -512,11 +530,10 @@ fn every_call_of_a_client_ends_exactly_once() {
     let settings = agreement.term(Side::Server, "image_inputs").unwrap().settings.as_deref().unwrap();
     assert_eq!((settings.get(), agreement.server.name.as_str()), (r#"["path"]"#, "loaf"));
     for id in 2..=4 {
-        let call = gladhand_core::operations::CallId(id);
+        let call = CallId(id);
         client.step(|client, ambient, heard| client.call(Call::new(call, bare_call("echo")), None, ambient, heard));
     }
-    let cancelled =
-        client.step(|client, ambient, heard| client.cancel(gladhand_core::operations::CallId(2), ambient, heard));
+    let cancelled = client.step(|client, ambient, heard| client.cancel(CallId(2), ambient, heard));
     assert!(matches!(&cancelled[..], [Event::Answered(_, Err(failure))] if failure.kind == FailureKind::Cancelled));
     for (line, expected) in [
         (r#"{"jsonrpc":"2.0","id":2,"result":{"ok":true,"output":"late"}}"#, "Dropped"),

@@ -31,7 +31,7 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// How often to check whether another program moved the file.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What becomes a line. It is sent to the thread as it is; the thread renders it.
+/// A value that becomes a line. The writing thread renders it.
 pub(crate) trait LineSource: Send + 'static {
     /// The lines in messages, as in `audit records`.
     const WHAT: &'static str;
@@ -45,7 +45,7 @@ pub(crate) trait LineSource: Send + 'static {
 
 /// The sending side of a file of lines. Clones share the file.
 pub(crate) struct LineQueue<L> {
-    queue: SyncSender<Message<L>>,
+    queue: SyncSender<QueuedLine<L>>,
     shares: Arc<Portions>,
     hasher: RandomState,
     dropped: Arc<AtomicU64>,
@@ -64,7 +64,7 @@ impl<L> fmt::Debug for LineQueue<L> {
     }
 }
 
-enum Message<L> {
+enum QueuedLine<L> {
     Line(String, L, Portion),
     Flush(SyncSender<()>),
 }
@@ -78,7 +78,7 @@ impl<L: LineSource> LineQueue<L> {
         Ok(lines)
     }
 
-    fn new() -> (Self, Receiver<Message<L>>) {
+    fn new() -> (Self, Receiver<QueuedLine<L>>) {
         let (queue, messages) = sync_channel(2 * QUEUE);
         let (shares, hasher) = (Portions::of(QUEUE, 0), RandomState::new());
         (Self { queue, shares, hasher, dropped: Arc::default() }, messages)
@@ -87,7 +87,7 @@ impl<L: LineSource> LineQueue<L> {
     /// Adds a line with the current time, or counts it as dropped if the queue is full for its principal.
     pub(crate) fn add(&self, line: L) {
         let mut portion = self.shares.portion(Party(self.hasher.hash_one(line.principal())));
-        if !portion.grow(1) || self.queue.try_send(Message::Line(utc::now(), line, portion)).is_err() {
+        if !portion.grow(1) || self.queue.try_send(QueuedLine::Line(utc::now(), line, portion)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -95,7 +95,7 @@ impl<L: LineSource> LineQueue<L> {
     /// Waits until the previous lines are written, for a limited time.
     pub(crate) fn flush(&self) {
         let (done, written) = sync_channel(1);
-        if self.queue.try_send(Message::Flush(done)).is_ok() {
+        if self.queue.try_send(QueuedLine::Flush(done)).is_ok() {
             let _ = written.recv_timeout(LAST_LINES);
         }
     }
@@ -121,12 +121,12 @@ struct TimedLine<'a, L> {
     line: L,
 }
 
-fn write_all<L: LineSource>(mut file: LineFile, messages: &Receiver<Message<L>>, dropped: &AtomicU64) {
+fn write_all<L: LineSource>(mut file: LineFile, messages: &Receiver<QueuedLine<L>>, dropped: &AtomicU64) {
     let mut is_failing = false;
     while let Ok(message) = messages.recv() {
         let written = match message {
-            Message::Line(time, line, _portion) => file.write(&TimedLine { time: &time, line: line.line() }),
-            Message::Flush(done) => {
+            QueuedLine::Line(time, line, _portion) => file.write(&TimedLine { time: &time, line: line.line() }),
+            QueuedLine::Flush(done) => {
                 let missed = missed::<L>(&mut file, dropped);
                 let _ = done.send(());
                 missed
@@ -346,7 +346,7 @@ mod tests {
         (0..QUEUE / 4).for_each(|_| queue.add(Owned(None)));
         let mut queued = std::collections::HashMap::<_, usize>::new();
         for message in messages.try_iter() {
-            let Message::Line(_, line, _) = message else { panic!("a line") };
+            let QueuedLine::Line(_, line, _) = message else { panic!("a line") };
             *queued.entry(line.0).or_default() += 1;
         }
         assert_eq!((queued[&Some("alice")], queued[&None]), (QUEUE / 4, QUEUE / 4));
@@ -367,7 +367,7 @@ mod tests {
         let dropped = queue.dropped.load(Ordering::Relaxed);
         assert!((10..=11).contains(&dropped), "{dropped}");
         drop(closed);
-        drop(queue.queue.send(Message::Flush(sync_channel(1).0)));
+        drop(queue.queue.send(QueuedLine::Flush(sync_channel(1).0)));
         queue.flush();
         let written = fs_err::read_to_string(&path).unwrap();
         let counted = written.lines().filter(|line| line.contains(&format!("\"dropped\":{dropped}"))).count();

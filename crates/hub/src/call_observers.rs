@@ -17,7 +17,7 @@ use gladhand_core::operations::{
     Call, CallId, CompletionCall, CompletionOf, Content, Operation, Outcome, Reply, ToolResult,
 };
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_core::trace_context::Span;
+use gladhand_core::trace_context::TraceSpan;
 use gladhand_core::wire::RawValue;
 
 use crate::call_log::CallLog;
@@ -106,7 +106,7 @@ pub struct ObservedCall {
     /// When the call began.
     pub begun: Instant,
     /// The span of the call, if an observer wants spans. The metadata of the call names it as the parent of further spans.
-    pub span: Option<Span>,
+    pub span: Option<TraceSpan>,
     decision: OnceLock<PolicyDecision>,
     target: OnceLock<CallDestination>,
     rule: OnceLock<String>,
@@ -230,8 +230,6 @@ pub(crate) struct CallObservers {
     /// The observers of calls to upstreams.
     of_upstreams: RwLock<UpstreamObservers>,
     has_of_upstreams: AtomicBool,
-    /// Whether calls get spans.
-    has_spans: AtomicBool,
     span_ids: SpanIds,
     /// Whether there is any besides the log.
     has_others: AtomicBool,
@@ -243,7 +241,6 @@ impl Default for CallObservers {
             all: RwLock::new(Arc::new([Arc::new(CallLog)])),
             of_upstreams: RwLock::new(Arc::new([])),
             has_of_upstreams: AtomicBool::new(false),
-            has_spans: AtomicBool::new(false),
             span_ids: SpanIds::default(),
             has_others: AtomicBool::new(false),
         }
@@ -252,9 +249,6 @@ impl Default for CallObservers {
 
 impl CallObservers {
     pub(crate) fn add(&self, observer: Arc<dyn CallObserver>) {
-        if observer.wants_spans() {
-            self.has_spans.store(true, Ordering::Release);
-        }
         if observer.observes_upstreams() {
             let mut of_upstreams = self.of_upstreams.write().unpoisoned();
             *of_upstreams = of_upstreams.iter().cloned().chain([Arc::clone(&observer)]).collect();
@@ -274,9 +268,9 @@ impl CallObservers {
         self.has_of_upstreams().then(|| Arc::clone(&self.of_upstreams.read().unpoisoned()))
     }
 
-    /// A new span for a call with this metadata, if calls get spans.
-    pub(crate) fn span(&self, meta: Option<&RawValue>) -> Option<Span> {
-        self.has_spans.load(Ordering::Acquire).then(|| Span::below(meta, self.span_ids.draw()))
+    /// A new span for a call with this metadata.
+    pub(crate) fn new_span(&self, meta: Option<&RawValue>) -> TraceSpan {
+        TraceSpan::below(meta, self.span_ids.draw())
     }
 
     /// Begins the observation of a call, if an observer wants it. A call with a span gets it in its metadata.
@@ -291,12 +285,9 @@ impl CallObservers {
         if !self.has_others.load(Ordering::Acquire) && !CallLog.observes(operation, origin) {
             return None;
         }
-        let all = Arc::clone(&self.all.read().unpoisoned());
-        let observers: Vec<_> = all.iter().filter(|one| one.observes(operation, origin)).cloned().collect();
-        if observers.is_empty() {
-            return None;
-        }
-        let span = self.span(call.terms.meta.as_deref());
+        let observers = Observing::of(Arc::clone(&self.all.read().unpoisoned()), operation, origin)?;
+        // A span without an observer would be missing in its trace.
+        let span = observers.iter().any(|one| one.wants_spans()).then(|| self.new_span(call.terms.meta.as_deref()));
         if let Some(span) = span {
             call.terms.meta = Some(Cow::Owned(span.context.in_meta(call.terms.meta.as_deref())));
         }
@@ -325,7 +316,7 @@ impl CallObservers {
             is_stand_in: AtomicBool::new(false),
         };
         observers.iter().for_each(|observer| observer.begun(&observed));
-        Some(Observation { call: Arc::new(observed), observers })
+        Some(Observation { call: Arc::new(observed), observers: Some(observers) })
     }
 }
 
@@ -340,7 +331,30 @@ impl Hub {
 #[derive(Debug)]
 pub(crate) struct Observation {
     call: Arc<ObservedCall>,
-    observers: Vec<Arc<dyn CallObserver>>,
+    /// `None` once the end was told.
+    observers: Option<Observing>,
+}
+
+/// The observers of one call: a part of the observers of the hub, so that a call allocates no list of its own.
+#[derive(Debug)]
+struct Observing {
+    all: Arc<[Arc<dyn CallObserver>]>,
+    /// One bit for each observer. A hub has a handful; those beyond the 64th observe every call.
+    which: u64,
+}
+
+impl Observing {
+    /// The observers that want a call, if there are any.
+    fn of(all: Arc<[Arc<dyn CallObserver>]>, operation: &Operation<'_>, origin: CallOrigin) -> Option<Self> {
+        let bit = |(at, one): (usize, &Arc<dyn CallObserver>)| u64::from(one.observes(operation, origin)) << at;
+        let which = all.iter().take(64).enumerate().map(bit).sum();
+        (which != 0 || all.len() > 64).then_some(Self { all, which })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<dyn CallObserver>> {
+        let is_one = |at: usize| at >= 64 || self.which >> at & 1 == 1;
+        self.all.iter().enumerate().filter(move |(at, _)| is_one(*at)).map(|(_, one)| one)
+    }
 }
 
 impl Observation {
@@ -369,8 +383,9 @@ impl Observation {
     }
 
     fn notify(&mut self, outcome: Option<&Outcome>) {
+        let Some(observers) = self.observers.take() else { return };
         let ended = EndedCall { call: &self.call, outcome, duration: self.call.begun.elapsed() };
-        self.observers.drain(..).for_each(|observer| observer.ended(&ended));
+        observers.iter().for_each(|observer| observer.ended(&ended));
     }
 }
 

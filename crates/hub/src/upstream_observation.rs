@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Operation, Outcome, Terms};
-use gladhand_core::trace_context::Span;
+use gladhand_core::trace_context::TraceSpan;
 
 use crate::call_observers::{CallObserver, kind, name, word};
 use crate::change_notifier::ChangeNotifier;
@@ -33,7 +33,7 @@ pub struct UpstreamCall<'c> {
     /// The upstream's own name for the target.
     pub name: &'c str,
     /// The span of the call, if an observer wants spans.
-    pub span: Option<Span>,
+    pub span: Option<TraceSpan>,
 }
 
 /// A call to an upstream that has ended.
@@ -80,7 +80,8 @@ impl ChangeNotifier {
     ) -> Option<UpstreamObservation<'c>> {
         let hub = self.inner()?;
         let observers = hub.observers.of_upstreams()?;
-        let span = hub.observers.span(terms.meta.as_deref());
+        let wants_spans = observers.iter().any(|observer| observer.wants_spans());
+        let span = wants_spans.then(|| hub.observers.new_span(terms.meta.as_deref()));
         if let Some(span) = span {
             terms.meta = Some(Cow::Owned(span.context.in_meta(terms.meta.as_deref())));
         }

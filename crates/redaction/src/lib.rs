@@ -52,6 +52,10 @@ pub const CUT: &str = "… (cut)";
 /// Cuts a name that a peer chose to this many characters, and marks the cut with `…`. The code that shows it calls [`redact`],
 /// which also finds the beginning of a value before that mark.
 pub fn shorten(text: &str, max_chars: usize) -> Cow<'_, str> {
+    // A text has at least as many bytes as characters.
+    if text.len() <= max_chars {
+        return Cow::Borrowed(text);
+    }
     match text.char_indices().nth(max_chars) {
         Some((end, _)) => Cow::Owned(format!("{}…", text[..end].trim_end_matches('…'))),
         None => Cow::Borrowed(text),

@@ -7,7 +7,7 @@ use gladhand_core::operations::Operation;
 use gladhand_hub::{CallObserver, CallOrigin, EndedCall, EndedUpstreamCall, Hub, ObservedCall};
 use gladhand_session::tap::{Attached, Direction, Tap, TapListener};
 
-use crate::series::{Counter, Description, Family, Gauge, Histogram};
+use crate::series::{Gauge, Histogram, MetricCounter, MetricDescription, SeriesFamily};
 use crate::sessions::OpenSessions;
 use crate::snapshot::{Labels, MetricSnapshot, Points};
 
@@ -44,7 +44,7 @@ const DIRECTION: &str = "network.io.direction";
 /// The side that this process is in a session: `server` or `client`.
 const ROLE: &str = "gladhand.role";
 
-const SERVER_OPERATIONS: Description = Description {
+const SERVER_OPERATIONS: MetricDescription = MetricDescription {
     name: "mcp.server.operation.duration",
     unit: "s",
     help: "Duration of operations that clients ask for, from the request to the result.",
@@ -53,7 +53,7 @@ const SERVER_OPERATIONS: Description = Description {
     group: Some(UPSTREAM),
 };
 
-const CLIENT_OPERATIONS: Description = Description {
+const CLIENT_OPERATIONS: MetricDescription = MetricDescription {
     name: "mcp.client.operation.duration",
     unit: "s",
     help: "Duration of calls to upstreams, from the request to the result.",
@@ -75,7 +75,7 @@ const CLIENT_OPERATIONS: Description = Description {
     group: Some(UPSTREAM),
 };
 
-const SERVER_SESSIONS: Description = Description {
+const SERVER_SESSIONS: MetricDescription = MetricDescription {
     name: "mcp.server.session.duration",
     unit: "s",
     help: "Duration of sessions with clients that have ended.",
@@ -84,7 +84,7 @@ const SERVER_SESSIONS: Description = Description {
     group: None,
 };
 
-const CLIENT_SESSIONS: Description = Description {
+const CLIENT_SESSIONS: MetricDescription = MetricDescription {
     name: "mcp.client.session.duration",
     unit: "s",
     help: "Duration of sessions with upstreams that have ended.",
@@ -93,7 +93,7 @@ const CLIENT_SESSIONS: Description = Description {
     group: Some(UPSTREAM),
 };
 
-const OPEN_SESSIONS: Description = Description {
+const OPEN_SESSIONS: MetricDescription = MetricDescription {
     name: "gladhand.sessions",
     unit: "{session}",
     help: "Open sessions with clients (role server) and with upstreams (role client).",
@@ -102,7 +102,7 @@ const OPEN_SESSIONS: Description = Description {
     group: None,
 };
 
-const OPENINGS: Description = Description {
+const OPENINGS: MetricDescription = MetricDescription {
     name: "gladhand.openings",
     unit: "{opening}",
     help: "Openings by their outcome: opened, or the reason of the refusal.",
@@ -111,7 +111,7 @@ const OPENINGS: Description = Description {
     group: None,
 };
 
-const HTTP_REFUSALS: Description = Description {
+const HTTP_REFUSALS: MetricDescription = MetricDescription {
     name: "gladhand.http.refusals",
     unit: "{response}",
     help: "HTTP responses with an error status.",
@@ -120,7 +120,7 @@ const HTTP_REFUSALS: Description = Description {
     group: None,
 };
 
-const RUNNING: Description = Description {
+const RUNNING: MetricDescription = MetricDescription {
     name: "gladhand.operations.running",
     unit: "{operation}",
     help: "Operations of clients that have not ended.",
@@ -129,7 +129,7 @@ const RUNNING: Description = Description {
     group: None,
 };
 
-const ARGUMENTS: Description = Description {
+const ARGUMENTS: MetricDescription = MetricDescription {
     name: "gladhand.operation.arguments",
     unit: "By",
     help: "Size of the arguments of operations.",
@@ -138,7 +138,7 @@ const ARGUMENTS: Description = Description {
     group: None,
 };
 
-const RESULTS: Description = Description {
+const RESULTS: MetricDescription = MetricDescription {
     name: "gladhand.operation.results",
     unit: "By",
     help: "Size of the results of operations.",
@@ -147,7 +147,7 @@ const RESULTS: Description = Description {
     group: None,
 };
 
-const DECISIONS: Description = Description {
+const DECISIONS: MetricDescription = MetricDescription {
     name: "gladhand.policy.decisions",
     unit: "{decision}",
     help: "Decisions of policy: allow, ask or deny, and the rule that denied.",
@@ -158,39 +158,39 @@ const DECISIONS: Description = Description {
 
 /// The metrics of a process. Recording takes no lock that a slow reader could hold.
 #[derive(Debug)]
-pub struct Metrics {
+pub struct ServiceMetrics {
     pub(crate) transport: OperationTransport,
-    server_operations: Family<Histogram>,
-    client_operations: Family<Histogram>,
-    pub(crate) server_sessions: Family<Histogram>,
-    pub(crate) client_sessions: Family<Histogram>,
-    pub(crate) sessions: Family<Gauge>,
-    pub(crate) openings: Family<Counter>,
-    pub(crate) http_refusals: Family<Counter>,
+    server_operations: SeriesFamily<Histogram>,
+    client_operations: SeriesFamily<Histogram>,
+    pub(crate) server_sessions: SeriesFamily<Histogram>,
+    pub(crate) client_sessions: SeriesFamily<Histogram>,
+    pub(crate) sessions: SeriesFamily<Gauge>,
+    pub(crate) openings: SeriesFamily<MetricCounter>,
+    pub(crate) http_refusals: SeriesFamily<MetricCounter>,
     running: Gauge,
-    arguments: Counter,
-    results: Counter,
-    decisions: Family<Counter>,
+    arguments: MetricCounter,
+    results: MetricCounter,
+    decisions: SeriesFamily<MetricCounter>,
     pub(crate) open: OpenSessions,
 }
 
-impl Metrics {
+impl ServiceMetrics {
     /// Observes the calls of a hub and the sessions of a tap from now on, until the second value is dropped. From then on
     /// sessions are not observed any more.
     pub fn start(transport: OperationTransport, hub: &Hub, tap: &Arc<Tap>) -> (Arc<Self>, Attached) {
         let metrics = Arc::new(Self {
             transport,
-            server_operations: Family::new(SERVER_OPERATIONS),
-            client_operations: Family::new(CLIENT_OPERATIONS),
-            server_sessions: Family::new(SERVER_SESSIONS),
-            client_sessions: Family::new(CLIENT_SESSIONS),
-            sessions: Family::new(OPEN_SESSIONS),
-            openings: Family::new(OPENINGS),
-            http_refusals: Family::new(HTTP_REFUSALS),
+            server_operations: SeriesFamily::new(SERVER_OPERATIONS),
+            client_operations: SeriesFamily::new(CLIENT_OPERATIONS),
+            server_sessions: SeriesFamily::new(SERVER_SESSIONS),
+            client_sessions: SeriesFamily::new(CLIENT_SESSIONS),
+            sessions: SeriesFamily::new(OPEN_SESSIONS),
+            openings: SeriesFamily::new(OPENINGS),
+            http_refusals: SeriesFamily::new(HTTP_REFUSALS),
             running: Gauge::default(),
-            arguments: Counter::default(),
-            results: Counter::default(),
-            decisions: Family::new(DECISIONS),
+            arguments: MetricCounter::default(),
+            results: MetricCounter::default(),
+            decisions: SeriesFamily::new(DECISIONS),
             open: OpenSessions::default(),
         });
         hub.observe_calls(Arc::clone(&metrics) as _);
@@ -226,7 +226,7 @@ impl Metrics {
     }
 }
 
-impl CallObserver for Metrics {
+impl CallObserver for ServiceMetrics {
     fn observes(&self, _: &Operation<'_>, origin: CallOrigin) -> bool {
         origin == CallOrigin::Client
     }

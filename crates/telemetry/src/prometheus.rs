@@ -95,9 +95,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::series::{Counter, Description, Family, Gauge, Histogram};
+    use crate::series::{Gauge, Histogram, MetricCounter, MetricDescription, SeriesFamily};
 
-    const PLAIN: Description = Description {
+    const PLAIN: MetricDescription = MetricDescription {
         name: "gladhand.calls",
         unit: "{call}",
         help: "Calls.",
@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn counters_and_gauges_are_one_line_for_each_series() {
-        let counter = Family::<Counter>::new(PLAIN);
+        let counter = SeriesFamily::<MetricCounter>::new(PLAIN);
         counter.with(&["a\"b\\c\nd\u{1b}"], |counter| counter.add(2));
         counter.with(&[""], |counter| counter.add(1));
-        let gauge = Family::<Gauge>::new(Description { name: "gladhand.open", ..PLAIN });
+        let gauge = SeriesFamily::<Gauge>::new(MetricDescription { name: "gladhand.open", ..PLAIN });
         gauge.with(&["x"], |gauge| gauge.add(-3));
-        let empty = Family::<Gauge>::new(Description { name: "gladhand.none", ..PLAIN });
+        let empty = SeriesFamily::<Gauge>::new(MetricDescription { name: "gladhand.none", ..PLAIN });
         assert_eq!(
             render(&[counter.snapshot(), gauge.snapshot(), empty.snapshot()]),
             "# HELP gladhand_calls_total Calls.\n# TYPE gladhand_calls_total counter\n\
@@ -124,8 +124,11 @@ mod tests {
 
     #[test]
     fn the_buckets_of_a_histogram_are_cumulative_and_end_with_infinity() {
-        let histogram =
-            Family::<Histogram>::new(Description { name: "mcp.server.operation.duration", unit: "s", ..PLAIN });
+        let histogram = SeriesFamily::<Histogram>::new(MetricDescription {
+            name: "mcp.server.operation.duration",
+            unit: "s",
+            ..PLAIN
+        });
         for millis in [3, 40, 400_000] {
             histogram.with(&["t"], |histogram| histogram.record(Duration::from_millis(millis)));
         }

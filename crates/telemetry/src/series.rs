@@ -38,9 +38,9 @@ pub trait SeriesValue: Default + Send + Sync {
 
 /// A number that only grows.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct MetricCounter(AtomicU64);
 
-impl Counter {
+impl MetricCounter {
     /// Adds to the number.
     pub fn add(&self, number: u64) {
         self.0.fetch_add(number, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Gauge {
     }
 }
 
-impl SeriesValue for Counter {
+impl SeriesValue for MetricCounter {
     fn points<'s>(series: impl Iterator<Item = (Labels, &'s Self)>) -> Points {
         Points::Sum(series.map(|(labels, counter)| (labels, counter.value())).collect())
     }
@@ -81,23 +81,23 @@ impl SeriesValue for Histogram {
     }
 }
 
-impl Counter {
+impl MetricCounter {
     /// The value as a metric without labels.
-    pub(crate) fn snapshot(&self, description: Description) -> MetricSnapshot {
+    pub(crate) fn snapshot(&self, description: MetricDescription) -> MetricSnapshot {
         description.with(Self::points([(Labels::new(), self)].into_iter()))
     }
 }
 
 impl Gauge {
     /// The value as a metric without labels.
-    pub(crate) fn snapshot(&self, description: Description) -> MetricSnapshot {
+    pub(crate) fn snapshot(&self, description: MetricDescription) -> MetricSnapshot {
         description.with(Self::points([(Labels::new(), self)].into_iter()))
     }
 }
 
 /// What a metric is.
 #[derive(Debug, Clone, Copy)]
-pub struct Description {
+pub struct MetricDescription {
     /// The name, with dots.
     pub name: &'static str,
     /// The unit as OpenTelemetry writes it: `s`, `By`, `{session}`.
@@ -112,7 +112,7 @@ pub struct Description {
     pub group: Option<&'static str>,
 }
 
-impl Description {
+impl MetricDescription {
     fn with(self, points: Points) -> MetricSnapshot {
         let Self { name, unit, help, .. } = self;
         MetricSnapshot { name, unit, help, points }
@@ -120,18 +120,18 @@ impl Description {
 }
 
 /// All series of one metric.
-pub struct Family<V> {
-    description: Description,
+pub struct SeriesFamily<V> {
+    description: MetricDescription,
     /// The places of the labels that peers choose.
     chosen: Vec<usize>,
     /// The place of the label whose values share the series.
     group: Option<usize>,
     hasher: RandomState,
-    known: RwLock<Known<V>>,
+    known: RwLock<KnownSeries<V>>,
 }
 
 /// The series of a family by the hashes of their labels.
-struct Known<V> {
+struct KnownSeries<V> {
     series: HashMap<u64, Arc<Series<V>>, BuildHasherDefault<AlreadyHashed>>,
     /// How many series each group has.
     groups: HashMap<Box<str>, usize>,
@@ -142,7 +142,7 @@ struct Series<V> {
     value: V,
 }
 
-impl<V> Known<V> {
+impl<V> KnownSeries<V> {
     fn find(&self, hash: u64, labels: &[&str]) -> Option<&Arc<Series<V>>> {
         let is_it = |known: &&Arc<Series<V>>| known.labels.iter().map(|label| &**label).eq(labels.iter().copied());
         self.series.get(&hash).filter(is_it)
@@ -154,13 +154,13 @@ impl<V> Known<V> {
     }
 }
 
-impl<V: SeriesValue> Family<V> {
+impl<V: SeriesValue> SeriesFamily<V> {
     /// A family without series.
-    pub fn new(description: Description) -> Self {
+    pub fn new(description: MetricDescription) -> Self {
         let place = |name: &&str| description.labels.iter().position(|label| label == name);
         let chosen = description.chosen.iter().filter_map(place).collect();
         let group = description.group.as_ref().and_then(place);
-        let known = RwLock::new(Known { series: HashMap::default(), groups: HashMap::new() });
+        let known = RwLock::new(KnownSeries { series: HashMap::default(), groups: HashMap::new() });
         Self { description, chosen, group, hasher: RandomState::default(), known }
     }
 
@@ -207,7 +207,7 @@ impl<V: SeriesValue> Family<V> {
     /// Adds a series, unless another thread was faster. Threads that add at the same time may exceed a bound by one each.
     fn add(&self, hash: u64, labels: &[&str]) -> Arc<Series<V>> {
         let mut known = self.known.write().unpoisoned();
-        let Known { series, groups } = &mut *known;
+        let KnownSeries { series, groups } = &mut *known;
         // Two sets of labels with one keyed 64-bit hash share a series. That does not happen in practice.
         let added = series.entry(hash).or_insert_with(|| {
             if let Some(at) = self.group {
@@ -231,7 +231,7 @@ impl<V: SeriesValue> Family<V> {
     }
 }
 
-impl<V> fmt::Debug for Family<V> {
+impl<V> fmt::Debug for SeriesFamily<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let series = self.known.read().unpoisoned().series.len();
         f.debug_struct("Family").field("name", &self.description.name).field("series", &series).finish_non_exhaustive()
@@ -261,7 +261,7 @@ impl Hasher for AlreadyHashed {
 mod tests {
     use super::*;
 
-    const CALLS: Description = Description {
+    const CALLS: MetricDescription = MetricDescription {
         name: "calls",
         unit: "{call}",
         help: "Calls.",
@@ -270,7 +270,7 @@ mod tests {
         group: Some("upstream"),
     };
 
-    fn counts(family: &Family<Counter>) -> Vec<(Labels, u64)> {
+    fn counts(family: &SeriesFamily<MetricCounter>) -> Vec<(Labels, u64)> {
         match family.snapshot().points {
             Points::Sum(points) => points,
             other => panic!("{other:?}"),
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn each_combination_of_labels_has_a_series_and_empty_labels_are_left_out() {
-        let family = Family::<Counter>::new(CALLS);
+        let family = SeriesFamily::<MetricCounter>::new(CALLS);
         for labels in [["read", "files", "ok"], ["read", "files", "ok"], ["", "files", "busy"]] {
             family.with(&labels, |counter| counter.add(1));
         }
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn an_upstream_with_endless_tool_names_fills_only_its_own_share_and_no_call_is_lost() {
-        let family = Family::<Counter>::new(CALLS);
+        let family = SeriesFamily::<MetricCounter>::new(CALLS);
         for number in 0..3 * MOST {
             family.with(&[&format!("tool{number}"), "hostile", "ok"], |counter| counter.add(1));
         }
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_family_is_bounded_even_if_every_label_is_endless() {
-        let family = Family::<Counter>::new(CALLS);
+        let family = SeriesFamily::<MetricCounter>::new(CALLS);
         for number in 0..3 * MOST {
             let name = number.to_string();
             family.with(&[&name, &name, &name], |counter| counter.add(1));

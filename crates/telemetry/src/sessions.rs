@@ -7,7 +7,7 @@ use std::time::Instant;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_session::tap::{OpeningRefused, SessionOpened, TapListener, TappedFrame, TappedPeer, TappedSession};
 
-use crate::metrics::{Metrics, version_of};
+use crate::metrics::{ServiceMetrics, version_of};
 
 /// The sessions that are open, so that their duration is known when they end.
 #[derive(Debug, Default)]
@@ -32,13 +32,13 @@ impl OpenSession {
         self.upstream.as_deref().unwrap_or_default()
     }
 
-    fn count(&self, metrics: &Metrics, change: i64) {
+    fn count(&self, metrics: &ServiceMetrics, change: i64) {
         let labels = [self.role(), self.dialect, version_of(self.dialect, &self.version), self.upstream()];
         metrics.sessions.with(&labels, |gauge| gauge.add(change));
     }
 }
 
-impl TapListener for Metrics {
+impl TapListener for ServiceMetrics {
     fn wants_frames(&self) -> bool {
         false
     }

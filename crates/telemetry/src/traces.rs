@@ -13,7 +13,7 @@ use gladhand_hub::{CallObserver, CallOrigin, EndedCall, EndedUpstreamCall, Sessi
 use gladhand_redaction::{redact, redact_cut, redact_raw};
 
 use crate::metrics::{MCP, OperationTransport, error_type, method};
-use crate::otlp::{SpanKind, SpanRecord, Value};
+use crate::otlp::{AttributeValue, SpanKind, SpanRecord};
 
 /// The longest result that a span contains, in bytes.
 const LARGEST_RESULT: usize = 64 * 1024;
@@ -103,7 +103,7 @@ impl<S: SpanSink> CallObserver for Tracer<S> {
                 attributes.text("network.transport", "tcp");
                 attributes.text("network.protocol.name", "http");
                 attributes.text("server.address", host);
-                attributes.0.push(("server.port", Value::Number(i64::from(port))));
+                attributes.0.push(("server.port", AttributeValue::Number(i64::from(port))));
             }
             None => attributes.text("network.transport", "pipe"),
         }
@@ -116,7 +116,7 @@ impl<S: SpanSink> CallObserver for Tracer<S> {
 impl<S: SpanSink> Tracer<S> {
     fn add(
         &self,
-        (span, kind, name): (gladhand_core::trace_context::Span, SpanKind, String),
+        (span, kind, name): (gladhand_core::trace_context::TraceSpan, SpanKind, String),
         duration: Duration,
         attributes: Attributes,
         failure: Option<String>,
@@ -128,7 +128,7 @@ impl<S: SpanSink> Tracer<S> {
 }
 
 /// The attributes of a span.
-struct Attributes(Vec<(&'static str, Value)>);
+struct Attributes(Vec<(&'static str, AttributeValue)>);
 
 impl Attributes {
     /// The attributes of an operation. `name`: of its target. A known name is not masked.
@@ -168,7 +168,9 @@ impl Attributes {
     /// `{mcp.method.name} {target}`. A URI is no target: each could be another one.
     fn span_name(&self, kind: &'static str, name: &str) -> String {
         let method = self.0.iter().find_map(|(attribute, value)| match value {
-            Value::Text(text) if ["mcp.method.name", "gladhand.operation"].contains(attribute) => Some(text.as_str()),
+            AttributeValue::Text(text) if ["mcp.method.name", "gladhand.operation"].contains(attribute) => {
+                Some(text.as_str())
+            }
             _ => None,
         });
         match (method.unwrap_or(kind), kind) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply};
+use gladhand_core::trace_context::propagated;
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::rpc::{self, Envelope};
 use gladhand_core::wire::{Fault, Id, Members, RawValue, Skim, json};
@@ -56,11 +57,20 @@ impl LoafClient {
     }
 
     /// Sends the request of a call, or returns why that is not possible.
-    fn begin(&mut self, call: CallId, operation: Operation<'_>, heard: &mut Heard) -> Result<(), Failure> {
+    fn begin(
+        &mut self,
+        call: CallId,
+        operation: Operation<'_>,
+        trace: Option<&RawValue>,
+        heard: &mut Heard,
+    ) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct CallParams<'a> {
             name: &'a str,
             arguments: &'a RawValue,
+            /// The context of a distributed trace.
+            #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+            trace: Option<&'a RawValue>,
         }
         let State::Open { methods } = &self.state else {
             return Err(Failure::new(FailureKind::Internal, "no session is open"));
@@ -76,7 +86,7 @@ impl LoafClient {
         match operation {
             Operation::ListTools => self.request(OutgoingRequest::List(call), method, None::<&()>, heard),
             Operation::CallTool(tool) => {
-                let params = CallParams { name: &tool.name, arguments: &tool.arguments };
+                let params = CallParams { name: &tool.name, arguments: &tool.arguments, trace };
                 self.request(OutgoingRequest::Call(call), method, Some(&params), heard);
             }
             _ => return Err(Failure::new(FailureKind::Internal, "this dialect has only tools")),
@@ -170,13 +180,14 @@ impl Client for LoafClient {
         _ambient: &mut Ambient<'_>,
         heard: &mut Heard,
     ) {
+        let trace = call.terms.meta.as_deref().and_then(propagated);
         let (operation, call) = (call.operation, call.id);
         if let Some(outcome) = operation.outcome_with_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
         } else if matches!(operation, Operation::ListTools) && self.has_no_calls() {
             // Tools that cannot be called are not listed.
             heard.events.push(Event::Answered(call, Ok(Reply::Tools(Arc::default()))));
-        } else if let Err(failure) = self.begin(call, operation, heard) {
+        } else if let Err(failure) = self.begin(call, operation, trace.as_deref(), heard) {
             heard.events.push(Event::Answered(call, Err(failure)));
         }
     }

@@ -15,6 +15,7 @@ use gladhand_core::operations::call::no_arguments;
 use gladhand_core::operations::{
     AgentCall, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, Terms, ToolCall,
 };
+use gladhand_core::trace_context::propagated;
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::rpc::{self, Envelope};
 use gladhand_core::wire::{Fault, Id, RawValue, json};
@@ -153,7 +154,8 @@ impl LoafServer {
                 let arguments = params.object("arguments").map_or_else(no_arguments, Cow::Borrowed);
                 let request_kind = RequestKind::Call { tool: name.as_ref().into() };
                 let operation = Operation::CallTool(ToolCall { name, arguments });
-                self.deliver(&request.id, request_kind, operation, out)?;
+                let trace = params.raw("_meta").and_then(propagated);
+                self.deliver(&request.id, request_kind, operation, trace, out)?;
             }
             Run::AgentOr(plain) if !self.has_agent() => {
                 self.answer_without_agent(plain, &request.id, &params, ambient, out)?
@@ -161,7 +163,7 @@ impl LoafServer {
             Run::Agent | Run::AgentOr(_) => {
                 let call = agent::read_call(method.name, &params)?.ok_or_else(not_found)?;
                 let request_kind = if agent::ends_session(&call) { RequestKind::Shutdown } else { RequestKind::Agent };
-                self.deliver(&request.id, request_kind, Operation::Agent(call), out)?;
+                self.deliver(&request.id, request_kind, Operation::Agent(call), None, out)?;
             }
         }
         Ok(())
@@ -195,7 +197,7 @@ impl LoafServer {
                 let state = session.plain().and_then(|id| self.sessions.state(id));
                 rpc::result(&mut out.wire, id, state.ok_or_else(|| Error::unknown_session(&session))?);
             }
-            Plain::ListTools => self.deliver(id, RequestKind::List, Operation::ListTools, out)?,
+            Plain::ListTools => self.deliver(id, RequestKind::List, Operation::ListTools, None, out)?,
         }
         Ok(())
     }
@@ -214,7 +216,7 @@ impl LoafServer {
     fn notify_agent(&mut self, call: AgentCall<'static>, out: &mut Output<'_>) {
         // If too many calls are in flight, the call is skipped. The agent also learns of the end of the session by
         // itself.
-        let _ = self.deliver(&Id::of(RawValue::NULL), RequestKind::Silent, Operation::Agent(call), out);
+        let _ = self.deliver(&Id::of(RawValue::NULL), RequestKind::Silent, Operation::Agent(call), None, out);
     }
 
     fn handshake(&mut self, request: &Request<'_>, params: &Checked<'_>, out: &mut Output<'_>) -> Result<(), Error> {
@@ -275,6 +277,7 @@ impl LoafServer {
         id: &Id,
         request_kind: RequestKind,
         operation: Operation<'a>,
+        trace: Option<Box<RawValue>>,
         out: &mut Output<'a>,
     ) -> Result<(), Error> {
         let agreement = self.in_force(out)?;
@@ -287,7 +290,7 @@ impl LoafServer {
         let incoming = IncomingRequest { id: id.clone(), request_kind };
         self.held += incoming.held_bytes();
         self.calls.insert(call, incoming);
-        let terms = Terms { wants_progress, ..Terms::default() };
+        let terms = Terms { wants_progress, meta: trace.map(Cow::Owned), ..Terms::default() };
         let call = Call { id: call, operation, terms };
         out.actions.push(Action::Deliver(call, agreement));
         Ok(())

@@ -13,8 +13,8 @@ use std::time::Duration;
 use gladhand_hub::Hub;
 use gladhand_redaction::redact;
 use gladhand_session::tap::Tap;
-use gladhand_telemetry::otlp::{self, Resource, SpanRecord};
-use gladhand_telemetry::{Metrics, SpanSink};
+use gladhand_telemetry::otlp::{self, ExportedService, SpanRecord};
+use gladhand_telemetry::{ServiceMetrics, SpanSink};
 use gladhand_tls::{Clients, read_body};
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -59,7 +59,7 @@ pub(crate) struct ExportOptions {
 /// The source of metrics.
 #[derive(Debug, Clone)]
 pub(crate) struct MetricsSource {
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ServiceMetrics>,
     pub(crate) hub: Hub,
     pub(crate) tap: Arc<Tap>,
 }
@@ -109,7 +109,7 @@ pub(crate) fn start(options: ExportOptions, metrics: MetricsSource) -> io::Resul
         traces: endpoint(&options.collector, otlp::TRACES_PATH),
         numbers: endpoint(&options.collector, otlp::METRICS_PATH),
         clients: Clients::new(|builder| builder.connect_timeout(Duration::from_secs(5))),
-        resource: Resource { service: options.service, instance: gladhand_system::random_hex::<16>() },
+        resource: ExportedService { service: options.service, instance: gladhand_system::random_hex::<16>() },
         headers: options.headers,
         metrics,
         period: options.metrics_period,
@@ -138,7 +138,7 @@ struct Exporter {
     traces: Url,
     numbers: Url,
     clients: Clients,
-    resource: Resource,
+    resource: ExportedService,
     headers: HeaderMap,
     metrics: MetricsSource,
     period: Option<Duration>,

@@ -11,7 +11,7 @@ use gladhand_redaction::{Life, learn_header};
 use gladhand_server::Service;
 use gladhand_server::http::{RouteAccess, SideBody, SideOrigin, SideResponse, SideRoutes};
 use gladhand_session::tap::Attached;
-use gladhand_telemetry::{Metrics, OperationTransport, Tracer, prometheus};
+use gladhand_telemetry::{OperationTransport, ServiceMetrics, Tracer, prometheus};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 
@@ -54,7 +54,7 @@ impl Telemetry {
             return Ok(None);
         }
         let (hub, tap) = (service.hub().clone(), Arc::clone(service.tap()));
-        let (metrics, attached) = Metrics::start(transport, &hub, &tap);
+        let (metrics, attached) = ServiceMetrics::start(transport, &hub, &tap);
         let source = MetricsSource { metrics, hub, tap };
         let Some(collector) = collector else {
             return Ok(Some(Self { source, _attached: attached, _exporting: None }));

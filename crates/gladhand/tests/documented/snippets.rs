@@ -60,6 +60,8 @@ enum Check {
     ClientFile,
     /// A line of the audit file.
     Audit,
+    /// A line of the access log.
+    AccessLog,
 }
 
 fn check(snippet: &Snippet) -> Option<Check> {
@@ -72,7 +74,8 @@ fn check(snippet: &Snippet) -> Option<Check> {
         "sh" | "console" => Some(Check::Commands),
         "json" if has("mcpServers") => Some(Check::ClientFile),
         "json" if has("jsonrpc") || has("type") => Some(Check::Messages),
-        "json" if has("outcome") => Some(Check::Audit),
+        "json" if has("own_name") => Some(Check::Audit),
+        "json" if has("outcome") => Some(Check::AccessLog),
         _ => None,
     }
 }
@@ -174,9 +177,10 @@ fn every_client_file_on_a_page_is_understood() {
 }
 
 #[test]
-fn an_audit_line_on_a_page_has_the_members_of_a_real_one() {
+fn lines_of_logs_of_calls_on_a_page_have_the_members_of_real_ones() {
     let folder = tempfile::tempdir().unwrap();
-    let config = "[audit]\nfile = \"audit.jsonl\"\n[[policy.rules]]\nname = \"careful\"\ntools = [\"wait\"]\neffect = \"deny\"\n";
+    let config = "[audit]\nfile = \"audit.jsonl\"\n[access_log]\nfile = \"access.jsonl\"\n[[policy.rules]]\nname = \"careful\"\n\
+                  tools = [\"wait\"]\neffect = \"deny\"\n";
     std::fs::write(folder.path().join("gladhand.toml"), config).unwrap();
     let mut command = gladhand();
     command.args(["serve", "--config", "gladhand.toml", "--data-dir", "data"]).current_dir(folder.path());
@@ -185,16 +189,18 @@ fn an_audit_line_on_a_page_has_the_members_of_a_real_one() {
     process.send(crate::support::MCP_INITIALIZED);
     process.ask(&crate::support::mcp_call(1, "wait", r#"{"ms":1}"#));
     assert_eq!(process.finish().0, 0);
-    let line = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
     let members = |text: &str| -> BTreeSet<String> {
         let line: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
         line.as_object().expect("an object").keys().cloned().collect()
     };
-    for snippet in checked_by(&Check::Audit) {
-        let mut shown = members(&snippet.text);
-        // Only a caller over HTTP has a proven identity.
-        assert!(shown.remove("principal"), "{snippet}");
-        assert_eq!(shown, members(line.trim()), "{snippet}");
+    for (check, file) in [(Check::Audit, "audit.jsonl"), (Check::AccessLog, "access.jsonl")] {
+        let line = std::fs::read_to_string(folder.path().join(file)).unwrap();
+        for snippet in checked_by(&check) {
+            let mut shown = members(&snippet.text);
+            // Only a caller over HTTP has a proven identity.
+            assert!(shown.remove("principal"), "{snippet}");
+            assert_eq!(shown, members(line.trim()), "{snippet}");
+        }
     }
 }
 

@@ -157,6 +157,6 @@ fn a_wrong_address_of_a_collector_is_a_mistake_with_its_place() {
         let output = gladhand().args(["config", "check", "--config"]).arg(&file).output().expect("it starts");
         let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(!output.status.success() && text.contains(expected) && text.contains("line 2"), "{text}");
+        assert!(!output.status.success() && text.contains(expected) && text.contains("gladhand.toml:2:8"), "{text}");
     }
 }

@@ -6,8 +6,8 @@ mod protobuf;
 
 use std::time::Duration;
 
-use gladhand_core::trace_context::Span;
-use protobuf::Message;
+use gladhand_core::trace_context::TraceSpan;
+use protobuf::ProtobufMessage;
 
 use crate::histogram::{BOUNDS, HistogramSnapshot};
 use crate::snapshot::{Labels, MetricSnapshot, Points};
@@ -23,7 +23,7 @@ pub const METRICS_PATH: &str = "v1/metrics";
 
 /// The process that spans and metrics come from.
 #[derive(Debug, Clone)]
-pub struct Resource {
+pub struct ExportedService {
     /// The value of `service.name`.
     pub service: String,
     /// The value of `service.instance.id`.
@@ -41,14 +41,14 @@ pub enum SpanKind {
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum AttributeValue {
     /// Text.
     Text(String),
     /// A whole number.
     Number(i64),
 }
 
-impl From<&str> for Value {
+impl From<&str> for AttributeValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
@@ -58,7 +58,7 @@ impl From<&str> for Value {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpanRecord {
     /// Its ids.
-    pub span: Span,
+    pub span: TraceSpan,
     /// Its kind.
     pub kind: SpanKind,
     /// Its name.
@@ -68,52 +68,52 @@ pub struct SpanRecord {
     /// When it ended, as time since 1970.
     pub end: Duration,
     /// Its attributes.
-    pub attributes: Vec<(&'static str, Value)>,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
     /// The message of the failure, if the operation failed. May be empty.
     pub failure: Option<String>,
 }
 
 /// An export request with spans.
-pub fn traces(resource: &Resource, spans: &[SpanRecord]) -> Vec<u8> {
-    let scope_spans = Message::default().message(1, scope()).messages(2, spans.iter().map(span));
-    let resource_spans = Message::default().message(1, self::resource(resource)).message(2, scope_spans);
-    Message::default().message(1, resource_spans).into_bytes()
+pub fn traces(resource: &ExportedService, spans: &[SpanRecord]) -> Vec<u8> {
+    let scope_spans = ProtobufMessage::default().message(1, scope()).messages(2, spans.iter().map(span));
+    let resource_spans = ProtobufMessage::default().message(1, self::resource(resource)).message(2, scope_spans);
+    ProtobufMessage::default().message(1, resource_spans).into_bytes()
 }
 
 /// An export request with metrics. `start` and `now`: when counting began, and the time of the values, since 1970.
-pub fn metrics(resource: &Resource, all: &[MetricSnapshot], start: Duration, now: Duration) -> Vec<u8> {
+pub fn metrics(resource: &ExportedService, all: &[MetricSnapshot], start: Duration, now: Duration) -> Vec<u8> {
     let all = all.iter().filter(|one| !one.points.is_empty()).map(|one| metric(one, nanos(start), nanos(now)));
-    let scope_metrics = Message::default().message(1, scope()).messages(2, all);
-    let resource_metrics = Message::default().message(1, self::resource(resource)).message(2, scope_metrics);
-    Message::default().message(1, resource_metrics).into_bytes()
+    let scope_metrics = ProtobufMessage::default().message(1, scope()).messages(2, all);
+    let resource_metrics = ProtobufMessage::default().message(1, self::resource(resource)).message(2, scope_metrics);
+    ProtobufMessage::default().message(1, resource_metrics).into_bytes()
 }
 
-fn resource(resource: &Resource) -> Message {
+fn resource(resource: &ExportedService) -> ProtobufMessage {
     let attributes = [
-        ("service.name", Value::from(&*resource.service)),
-        ("service.version", Value::from(env!("CARGO_PKG_VERSION"))),
-        ("service.instance.id", Value::from(&*resource.instance)),
-        ("process.pid", Value::Number(i64::from(std::process::id()))),
+        ("service.name", AttributeValue::from(&*resource.service)),
+        ("service.version", AttributeValue::from(env!("CARGO_PKG_VERSION"))),
+        ("service.instance.id", AttributeValue::from(&*resource.instance)),
+        ("process.pid", AttributeValue::Number(i64::from(std::process::id()))),
     ];
-    Message::default().messages(1, attributes.iter().map(|(name, value)| attribute(name, value)))
+    ProtobufMessage::default().messages(1, attributes.iter().map(|(name, value)| attribute(name, value)))
 }
 
-fn scope() -> Message {
-    Message::default().text(1, "gladhand").text(2, env!("CARGO_PKG_VERSION"))
+fn scope() -> ProtobufMessage {
+    ProtobufMessage::default().text(1, "gladhand").text(2, env!("CARGO_PKG_VERSION"))
 }
 
-fn attribute(name: &str, value: &Value) -> Message {
+fn attribute(name: &str, value: &AttributeValue) -> ProtobufMessage {
     let value = match value {
         // Also an empty text is written: it tells text from no value.
-        Value::Text(text) => Message::default().bytes(1, text.as_bytes()),
-        Value::Number(number) => Message::default().number(3, number.cast_unsigned()),
+        AttributeValue::Text(text) => ProtobufMessage::default().bytes(1, text.as_bytes()),
+        AttributeValue::Number(number) => ProtobufMessage::default().number(3, number.cast_unsigned()),
     };
-    Message::default().text(1, name).message(2, value)
+    ProtobufMessage::default().text(1, name).message(2, value)
 }
 
-fn span(record: &SpanRecord) -> Message {
-    let Span { context, parent } = record.span;
-    let mut message = Message::default().bytes(1, &context.trace).bytes(2, &context.span);
+fn span(record: &SpanRecord) -> ProtobufMessage {
+    let TraceSpan { context, parent } = record.span;
+    let mut message = ProtobufMessage::default().bytes(1, &context.trace).bytes(2, &context.span);
     if let Some(parent) = parent {
         message = message.bytes(4, &parent);
     }
@@ -125,39 +125,41 @@ fn span(record: &SpanRecord) -> Message {
         .messages(9, record.attributes.iter().map(|(name, value)| attribute(name, value)));
     match &record.failure {
         // The code of an error. A span that did not fail keeps the code `unset`.
-        Some(failure) => message.message(15, Message::default().text(2, failure).number(3, 2)),
+        Some(failure) => message.message(15, ProtobufMessage::default().text(2, failure).number(3, 2)),
         None => message,
     }
 }
 
-fn metric(metric: &MetricSnapshot, start: u64, now: u64) -> Message {
+fn metric(metric: &MetricSnapshot, start: u64, now: u64) -> ProtobufMessage {
     /// Values since the start of the process.
     const CUMULATIVE: u64 = 2;
-    let labels = |message: Message, field: u32, labels: &Labels| {
-        message.messages(field, labels.iter().map(|(name, value)| attribute(name, &Value::from(&**value))))
+    let labels = |message: ProtobufMessage, field: u32, labels: &Labels| {
+        message.messages(field, labels.iter().map(|(name, value)| attribute(name, &AttributeValue::from(&**value))))
     };
-    let number =
-        |of: &Labels, value: u64| labels(Message::default().fixed(2, start).fixed(3, now).fixed(6, value), 7, of);
+    let number = |of: &Labels, value: u64| {
+        labels(ProtobufMessage::default().fixed(2, start).fixed(3, now).fixed(6, value), 7, of)
+    };
     let histogram = |of: &Labels, value: &HistogramSnapshot| {
-        let message = Message::default().fixed(2, start).fixed(3, now).fixed(4, value.count()).double(5, value.sum_s);
+        let message =
+            ProtobufMessage::default().fixed(2, start).fixed(3, now).fixed(4, value.count()).double(5, value.sum_s);
         let message = message.packed(6, value.buckets.into_iter()).packed(7, BOUNDS.into_iter().map(f64::to_bits));
         labels(message, 9, of)
     };
     let (field, data) = match &metric.points {
         Points::Gauge(points) => {
             let points = points.iter().map(|(labels, value)| number(labels, value.cast_unsigned()));
-            (5, Message::default().messages(1, points))
+            (5, ProtobufMessage::default().messages(1, points))
         }
         Points::Sum(points) => {
             let points = points.iter().map(|(labels, value)| number(labels, *value));
-            (7, Message::default().messages(1, points).number(2, CUMULATIVE).number(3, 1))
+            (7, ProtobufMessage::default().messages(1, points).number(2, CUMULATIVE).number(3, 1))
         }
         Points::Histogram(points) => {
             let points = points.iter().map(|(labels, value)| histogram(labels, value));
-            (9, Message::default().messages(1, points).number(2, CUMULATIVE))
+            (9, ProtobufMessage::default().messages(1, points).number(2, CUMULATIVE))
         }
     };
-    Message::default().text(1, metric.name).text(2, metric.help).text(3, metric.unit).message(field, data)
+    ProtobufMessage::default().text(1, metric.name).text(2, metric.help).text(3, metric.unit).message(field, data)
 }
 
 fn nanos(since_1970: Duration) -> u64 {

@@ -2,9 +2,9 @@
 
 /// A message that is being written.
 #[derive(Debug, Default)]
-pub(super) struct Message(Vec<u8>);
+pub(super) struct ProtobufMessage(Vec<u8>);
 
-impl Message {
+impl ProtobufMessage {
     /// The bytes of the message.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
@@ -78,13 +78,13 @@ mod tests {
     #[test]
     fn fields_are_written_as_the_encoding_guide_shows_them() {
         // The examples of the guide: `a = 150`, `b = "testing"`, `c = { a = 150 }`.
-        assert_eq!(Message::default().number(1, 150).into_bytes(), [0x08, 0x96, 0x01]);
-        assert_eq!(Message::default().text(2, "testing").into_bytes(), *b"\x12\x07testing");
-        let nested = Message::default().message(3, Message::default().number(1, 150));
+        assert_eq!(ProtobufMessage::default().number(1, 150).into_bytes(), [0x08, 0x96, 0x01]);
+        assert_eq!(ProtobufMessage::default().text(2, "testing").into_bytes(), *b"\x12\x07testing");
+        let nested = ProtobufMessage::default().message(3, ProtobufMessage::default().number(1, 150));
         assert_eq!(nested.into_bytes(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
-        assert_eq!(Message::default().fixed(1, 1).into_bytes(), [0x09, 1, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(Message::default().number(16, u64::MAX).into_bytes().len(), 12);
-        let packed = Message::default().packed(4, [1, 2].into_iter()).into_bytes();
+        assert_eq!(ProtobufMessage::default().fixed(1, 1).into_bytes(), [0x09, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(ProtobufMessage::default().number(16, u64::MAX).into_bytes().len(), 12);
+        let packed = ProtobufMessage::default().packed(4, [1, 2].into_iter()).into_bytes();
         assert_eq!(packed, [0x22, 16, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
     }
 }
