@@ -31,6 +31,9 @@ const LAST_ENTRIES: Duration = Duration::from_millis(500);
 /// How often a thread looks whether its follower is gone, if nothing passes.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The queue of each follower, with its number.
+type Queues = Vec<(u64, Arc<TapQueue>)>;
+
 /// The programs that follow the messages at a tap.
 pub(crate) struct TapFollowers {
     tap: Arc<Tap>,
@@ -38,7 +41,7 @@ pub(crate) struct TapFollowers {
     command: Vec<String>,
     /// Patterns of the user, which were checked.
     mask: Vec<String>,
-    queues: Arc<Mutex<Vec<(u64, Arc<TapQueue>)>>>,
+    queues: Arc<Mutex<Queues>>,
     connected: AtomicU64,
 }
 
@@ -98,7 +101,7 @@ impl gladhand_server::control::Followers for TapFollowers {
 /// The end of a follower makes its place free.
 struct Left {
     number: u64,
-    queues: Arc<Mutex<Vec<(u64, Arc<TapQueue>)>>>,
+    queues: Arc<Mutex<Queues>>,
 }
 
 impl Drop for Left {

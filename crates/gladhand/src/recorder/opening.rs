@@ -22,7 +22,7 @@ impl ObservedOpening {
         }
         let line = FirstLine { text, members: Members::parse(text).ok() };
         let offer = (dialect.offer)(&line);
-        self.version = offer.versions.into_iter().next().or(self.version.take());
+        self.version = offer.versions.into_iter().next().or_else(|| self.version.take());
         self.client = offer.peer;
         if self.client.name.is_empty()
             && let Some(agent) = line.members.as_ref().and_then(|members| members.str("agent_id"))

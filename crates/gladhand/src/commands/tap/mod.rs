@@ -85,14 +85,9 @@ async fn show(args: &TapArgs) -> Result<ExitCode, CommandError> {
     let process = process::named(control::everybody().await, args.process.as_deref())?;
     let mut followed = Followed::open(&process).await?;
     let mut output = Output::begin(args, &process, &followed)?;
-    loop {
-        match followed.next().await? {
-            Next::Entry(number, entry) => {
-                if !output.show(args, number, entry)? {
-                    return Ok(Exit::Success.into());
-                }
-            }
-            Next::End => break,
+    while let Next::Entry(number, entry) = followed.next().await? {
+        if !output.show(args, number, entry)? {
+            return Ok(Exit::Success.into());
         }
     }
     note(&format!("process {} ended", process.pid));

@@ -58,6 +58,9 @@ pub(super) struct Snapshot {
     pub(super) now: u64,
 }
 
+/// A session: its process and its number there.
+type SessionKey = (u32, Option<u64>);
+
 /// The counters of a session at one time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {
@@ -102,7 +105,7 @@ pub(super) struct View {
     upstreams: Vec<UpstreamRow>,
     processes: usize,
     now: u64,
-    before: Option<(Instant, HashMap<(u32, Option<u64>), Counters>)>,
+    before: Option<(Instant, HashMap<SessionKey, Counters>)>,
 }
 
 impl View {
@@ -361,8 +364,8 @@ fn milliseconds(ms: f64) -> String {
 /// A number in at most seven characters.
 fn short(number: u64) -> String {
     match number {
-        ..1_000_000 => number.to_string(),
-        ..1_000_000_000 => format!("{:.1}M", number as f64 / 1e6),
+        0..1_000_000 => number.to_string(),
+        1_000_000..1_000_000_000 => format!("{:.1}M", number as f64 / 1e6),
         _ => format!("{:.1}G", number as f64 / 1e9),
     }
 }
