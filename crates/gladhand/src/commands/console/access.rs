@@ -45,7 +45,7 @@ fn is_fit(token: &str) -> bool {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum ConsoleRefusal {
     /// The token is missing or wrong.
     Token,
     /// The request comes from a page of another origin.
@@ -104,11 +104,11 @@ impl ConsoleAccess {
     }
 
     /// Decides about a request. The guard on `Host` and `Origin` has let it in.
-    pub(super) fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<Admitted, Refused> {
+    pub(super) fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<Admitted, ConsoleRefusal> {
         let authority = uri.authority().map(Authority::as_str);
         let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
         if is_foreign(headers, host) {
-            return Err(Refused::Origin);
+            return Err(ConsoleRefusal::Origin);
         }
         if !self.needs_token() {
             return Ok(Admitted { cookie: None });
@@ -126,7 +126,7 @@ impl ConsoleAccess {
         let in_header = text(AUTHORIZATION).filter_map(|value| value.strip_prefix("Bearer "));
         match in_cookies.chain(in_header).any(|token| self.is_token(token)) {
             true => Ok(Admitted { cookie: None }),
-            false => Err(Refused::Token),
+            false => Err(ConsoleRefusal::Token),
         }
     }
 
@@ -180,9 +180,9 @@ mod tests {
     fn a_console_that_is_exposed_needs_its_token_in_the_address_a_cookie_or_a_header() {
         let access = ConsoleAccess::new(true, None, None).unwrap();
         let token = access.token.expose().to_owned();
-        assert_eq!(access.admit(&headers(&[]), &page()), Err(Refused::Token));
-        assert_eq!(access.admit(&headers(&[]), &with("token=wrong")), Err(Refused::Token));
-        assert_eq!(access.admit(&headers(&[]), &with(&format!("xtoken={token}"))), Err(Refused::Token));
+        assert_eq!(access.admit(&headers(&[]), &page()), Err(ConsoleRefusal::Token));
+        assert_eq!(access.admit(&headers(&[]), &with("token=wrong")), Err(ConsoleRefusal::Token));
+        assert_eq!(access.admit(&headers(&[]), &with(&format!("xtoken={token}"))), Err(ConsoleRefusal::Token));
         let admitted = access.admit(&headers(&[]), &with(&format!("a=1&token={token}"))).unwrap();
         let cookie = admitted.cookie.unwrap();
         let cookie = cookie.to_str().unwrap();
@@ -190,7 +190,10 @@ mod tests {
         let cookie = cookie.split(';').next().unwrap();
         assert!(access.admit(&headers(&[("cookie", &format!("a=b; {cookie}"))]), &page()).is_ok());
         assert!(access.admit(&headers(&[("authorization", &format!("Bearer {token}"))]), &page()).is_ok());
-        assert_eq!(access.admit(&headers(&[("cookie", "gladhand_console_8080=")]), &page()), Err(Refused::Token));
+        assert_eq!(
+            access.admit(&headers(&[("cookie", "gladhand_console_8080=")]), &page()),
+            Err(ConsoleRefusal::Token)
+        );
         assert_eq!(access.address("http://h:1"), format!("http://h:1/console?token={token}"));
         assert!(!access.must_tell(), "the address was told");
     }
@@ -219,7 +222,7 @@ mod tests {
         let access = ConsoleAccess::new(false, Some(Arc::clone(&endpoint)), None).unwrap();
         assert!(access.admit(&headers(&[]), &page()).is_ok() && !access.must_tell());
         endpoint.set_passes(vec![gladhand_dialects::Pass::any(Secret::new("pass"))]);
-        assert_eq!(access.admit(&headers(&[]), &page()), Err(Refused::Token));
+        assert_eq!(access.admit(&headers(&[]), &page()), Err(ConsoleRefusal::Token));
         assert!(access.must_tell() && !access.must_tell());
     }
 
@@ -227,7 +230,7 @@ mod tests {
     fn a_chosen_token_is_always_needed_and_never_printed() {
         let chosen = |token: &str| ConsoleAccess::new(false, None, Some(Secret::new(token)));
         let access = chosen("0123456789-abc_D.").unwrap();
-        assert_eq!(access.admit(&headers(&[]), &page()), Err(Refused::Token));
+        assert_eq!(access.admit(&headers(&[]), &page()), Err(ConsoleRefusal::Token));
         assert!(access.admit(&headers(&[]), &with("token=0123456789-abc_D.")).is_ok());
         assert_eq!(access.address("http://h:1"), "http://h:1/console");
         for token in ["short", "0123456789abcde;f", "0123456789abcde f", "0123456789abcdé"] {

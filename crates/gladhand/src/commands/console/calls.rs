@@ -12,7 +12,7 @@ use gladhand_redaction::redact;
 use gladhand_session::tap::TappedSession;
 use serde_json::{Value, json};
 
-use super::events::Events;
+use super::events::ConsoleEvents;
 use crate::commands::shared::recordings::rounded;
 use crate::recorder::tap_queue;
 
@@ -24,7 +24,7 @@ const MAX_CALLS: usize = 2000;
 pub(super) struct Calls {
     /// The time from which milliseconds count.
     started: Instant,
-    events: Arc<Events>,
+    events: Arc<ConsoleEvents>,
     kept: Mutex<VecDeque<KeptCall>>,
     /// The number of the next call. Ids of the hub are unique within a session only.
     next: AtomicU64,
@@ -49,7 +49,7 @@ pub(super) struct KeptCall {
 
 impl Calls {
     /// Keeps no call so far.
-    pub(super) fn new(started: Instant, events: Arc<Events>) -> Self {
+    pub(super) fn new(started: Instant, events: Arc<ConsoleEvents>) -> Self {
         Self { started, events, kept: Mutex::default(), next: AtomicU64::new(1) }
     }
 

@@ -25,7 +25,7 @@ const MAX_BATCH: usize = 1024;
 
 /// The events of one console.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct ConsoleEvents {
     ring: Mutex<Ring>,
     /// The number of the next event.
     next: watch::Sender<u64>,
@@ -42,7 +42,7 @@ struct Ring {
 
 /// Events that a reader has not seen.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Batch {
+pub(super) struct EventBatch {
     /// A JSON list.
     pub(super) json: String,
     /// The number of events before them that are not kept any more.
@@ -51,13 +51,13 @@ pub(super) struct Batch {
     pub(super) is_empty: bool,
 }
 
-impl Default for Events {
+impl Default for ConsoleEvents {
     fn default() -> Self {
         Self { ring: Mutex::default(), next: watch::Sender::new(0), readers: AtomicUsize::new(0) }
     }
 }
 
-impl Events {
+impl ConsoleEvents {
     /// Adds an event.
     pub(super) fn push(&self, event: &Value) {
         let text = event.to_string().into_boxed_str();
@@ -75,25 +75,25 @@ impl Events {
     }
 
     /// A new reader, which gets the events from now on. `None`: there are too many.
-    pub(super) fn reader(self: &Arc<Self>) -> Option<Reader> {
+    pub(super) fn reader(self: &Arc<Self>) -> Option<EventReader> {
         let may_enter = |readers: usize| (readers < MAX_READERS).then_some(readers + 1);
         self.readers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, may_enter).ok()?;
         let next = self.next.subscribe();
         let position = *next.borrow();
-        Some(Reader { events: Arc::clone(self), next, position })
+        Some(EventReader { events: Arc::clone(self), next, position })
     }
 }
 
 /// A page that reads events.
 #[derive(Debug)]
-pub(super) struct Reader {
-    events: Arc<Events>,
+pub(super) struct EventReader {
+    events: Arc<ConsoleEvents>,
     next: watch::Receiver<u64>,
     /// The number of the next event to read.
     position: u64,
 }
 
-impl Reader {
+impl EventReader {
     /// Waits until there is an event.
     pub(super) async fn ready(&mut self) {
         let position = self.position;
@@ -102,7 +102,7 @@ impl Reader {
     }
 
     /// The next events, at most a batch of them.
-    pub(super) fn read(&mut self) -> Batch {
+    pub(super) fn read(&mut self) -> EventBatch {
         let ring = self.events.ring.lock().unpoisoned();
         let lost = ring.first.saturating_sub(self.position);
         let begin = usize::try_from(self.position.saturating_sub(ring.first)).unwrap_or(usize::MAX);
@@ -117,11 +117,11 @@ impl Reader {
         }
         json.push(']');
         self.position += lost + count;
-        Batch { json, lost, is_empty: count == 0 }
+        EventBatch { json, lost, is_empty: count == 0 }
     }
 }
 
-impl Drop for Reader {
+impl Drop for EventReader {
     fn drop(&mut self) {
         self.events.readers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -135,19 +135,19 @@ mod tests {
 
     #[test]
     fn a_reader_gets_the_events_since_its_last_batch() {
-        let events = Arc::<Events>::default();
+        let events = Arc::<ConsoleEvents>::default();
         events.push(&json!("before"));
         let mut reader = events.reader().unwrap();
         assert!(reader.read().is_empty);
         events.push(&json!({"a": 1}));
         events.push(&json!(2));
-        assert_eq!(reader.read(), Batch { json: r#"[{"a":1},2]"#.to_owned(), lost: 0, is_empty: false });
+        assert_eq!(reader.read(), EventBatch { json: r#"[{"a":1},2]"#.to_owned(), lost: 0, is_empty: false });
         assert!(reader.read().is_empty);
     }
 
     #[test]
     fn a_slow_reader_loses_the_oldest_events_and_gets_their_number() {
-        let events = Arc::<Events>::default();
+        let events = Arc::<ConsoleEvents>::default();
         let mut reader = events.reader().unwrap();
         (0..MAX_EVENTS + 5).for_each(|number| events.push(&json!(number)));
         let batch = reader.read();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_number_of_readers_is_bounded_and_a_reader_that_leaves_makes_room() {
-        let events = Arc::<Events>::default();
+        let events = Arc::<ConsoleEvents>::default();
         let mut readers: Vec<_> = (0..MAX_READERS).map(|_| events.reader().unwrap()).collect();
         assert!(events.reader().is_none());
         readers.pop();

@@ -34,14 +34,14 @@ const LATENCIES: usize = 40;
 
 /// Limits for the newest messages of all sessions.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct KeptLimits {
     /// Maximum number.
     pub(super) lines: usize,
     /// Maximum size in bytes.
     pub(super) bytes: usize,
 }
 
-impl Limits {
+impl KeptLimits {
     /// The limits for a live process.
     pub(super) const LIVE: Self = Self { lines: 50_000, bytes: 32 * 1024 * 1024 };
     /// The limits for a recording: it is a file of limited size.
@@ -50,8 +50,8 @@ impl Limits {
 
 /// Sessions and messages.
 #[derive(Debug)]
-pub(super) struct Kept {
-    limits: Limits,
+pub(super) struct KeptMessages {
+    limits: KeptLimits,
     sessions: HashMap<String, KeptSession>,
     /// The sessions of the newest messages, one entry for each message, the oldest first.
     recent: VecDeque<String>,
@@ -87,12 +87,12 @@ pub(super) struct KeptSession {
     /// Messages between these two that are not kept any more.
     forgotten: u64,
     /// Requests without an answer so far.
-    pending: HashMap<(Side, String), Asked>,
+    pending: HashMap<(Side, String), UnansweredRequest>,
 }
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-struct Asked {
+struct UnansweredRequest {
     n: u64,
     ms: f64,
     name: Option<String>,
@@ -157,7 +157,7 @@ impl KeptSession {
                 let is_call = line.tool.is_some();
                 self.calls += u64::from(is_call);
                 if self.pending.len() < MAX_PENDING {
-                    let asked = Asked { n, ms: line.ms, name: line.name.clone(), is_call };
+                    let asked = UnansweredRequest { n, ms: line.ms, name: line.name.clone(), is_call };
                     self.pending.insert((line.from, id.clone()), asked);
                 }
             }
@@ -207,9 +207,9 @@ impl KeptLine {
     }
 }
 
-impl Kept {
+impl KeptMessages {
     /// Keeps nothing so far.
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: KeptLimits) -> Self {
         Self {
             limits,
             sessions: HashMap::new(),
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_session_counts_its_calls_errors_and_durations() {
-        let mut kept = Kept::new(Limits::LIVE);
+        let mut kept = KeptMessages::new(KeptLimits::LIVE);
         kept.add("client-1", 1.0, call(1));
         let event = kept.add("client-1", 3.5, result(1)).unwrap();
         assert_eq!((&event["line"]["took"], &event["line"]["answers"]), (&json!(2.5), &json!(0)));
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_opening_stays_when_later_messages_are_forgotten() {
-        let mut kept = Kept::new(Limits { lines: 3, bytes: usize::MAX });
+        let mut kept = KeptMessages::new(KeptLimits { lines: 3, bytes: usize::MAX });
         (0..OPENING_LINES + 10).for_each(|id| drop(kept.add("client-1", 0.0, call(id))));
         let numbers: Vec<_> = kept.session("client-1").unwrap().lines().map(|line| line.n).collect();
         let opening = 0..OPENING_LINES as u64;
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn sessions_and_bytes_are_bounded() {
-        let mut kept = Kept::new(Limits { lines: usize::MAX, bytes: 10_000 });
+        let mut kept = KeptMessages::new(KeptLimits { lines: usize::MAX, bytes: 10_000 });
         for number in 0..MAX_SESSIONS + 50 {
             let id = format!("client-{number}");
             (0..OPENING_LINES + 2).for_each(|id_of_call| drop(kept.add(&id, 0.0, call(id_of_call))));

@@ -13,8 +13,8 @@ use gladhand_recording::{Entry, EntryKind};
 use gladhand_session::tap::{Attached, Tap};
 use serde_json::json;
 
-use super::events::Events;
-use super::kept::{Kept, MAX_LINE_BYTES};
+use super::events::ConsoleEvents;
+use super::kept::{KeptMessages, MAX_LINE_BYTES};
 use crate::recorder::Masks;
 use crate::recorder::tap_queue::{QueueBounds, QueuedEntries, Taken, tap_queue};
 
@@ -38,8 +38,8 @@ impl TapMemory {
     pub(super) fn start(
         tap: &Arc<Tap>,
         started: Instant,
-        kept: Arc<Mutex<Kept>>,
-        events: Arc<Events>,
+        kept: Arc<Mutex<KeptMessages>>,
+        events: Arc<ConsoleEvents>,
         masks: Masks,
     ) -> io::Result<Self> {
         let (queue, entries) = tap_queue(BOUNDS);
@@ -49,7 +49,13 @@ impl TapMemory {
     }
 }
 
-fn keep_all(entries: &QueuedEntries, started: Instant, kept: &Mutex<Kept>, events: &Events, mut masks: Masks) {
+fn keep_all(
+    entries: &QueuedEntries,
+    started: Instant,
+    kept: &Mutex<KeptMessages>,
+    events: &ConsoleEvents,
+    mut masks: Masks,
+) {
     while let Some(taken) = entries.next(Duration::MAX) {
         let dropped = entries.take_dropped();
         if dropped > 0 {

@@ -44,8 +44,8 @@ use crate::recorder::Masks;
 use crate::utc;
 use access::ConsoleAccess;
 use calls::Calls;
-use events::Events;
-use kept::{Kept, KeptSession, Limits};
+use events::ConsoleEvents;
+use kept::{KeptLimits, KeptMessages, KeptSession};
 use memory::TapMemory;
 use pins::Pins;
 
@@ -58,6 +58,12 @@ the address with its token on stderr. The other parts of a rotated recording
 Examples:
   gladhand console session.ndjson
   gladhand console session.ndjson --http 127.0.0.1:9000";
+
+/// Number of messages of a session that are sent to a page at once.
+const MAX_SESSION_LINES: usize = 1000;
+
+/// Maximum size of their texts, in bytes. The first messages count.
+const MAX_SESSION_BYTES: usize = 8 * 1024 * 1024;
 
 /// Options of `console`.
 #[derive(Debug, Args)]
@@ -87,10 +93,10 @@ pub(in crate::commands) struct Console {
     /// The name of the recording. Empty for a running process.
     title: String,
     started_ms: u64,
-    kept: Arc<Mutex<Kept>>,
-    events: Arc<Events>,
+    kept: Arc<Mutex<KeptMessages>>,
+    events: Arc<ConsoleEvents>,
     /// The parts of a console that only a running process has.
-    live: Option<Arc<Live>>,
+    live: Option<Arc<LiveParts>>,
     /// The defects of a recording, for people.
     remarks: Vec<String>,
     /// The address of the server without a path, once it listens.
@@ -99,7 +105,7 @@ pub(in crate::commands) struct Console {
 
 /// The parts of a console that only a running process has.
 #[derive(Debug)]
-struct Live {
+struct LiveParts {
     hub: Hub,
     calls: Arc<Calls>,
     /// The time from which milliseconds count.
@@ -111,7 +117,7 @@ struct Live {
     _memory: TapMemory,
 }
 
-impl Live {
+impl LiveParts {
     /// The upstreams and counts of the hub, without secrets.
     fn status(&self) -> Value {
         let mut status = serde_json::to_value(self.hub.status()).unwrap_or_default();
@@ -135,8 +141,8 @@ impl Console {
         data: Option<&Path>,
         mask: &[String],
     ) -> Result<Self, CommandError> {
-        let (started, events) = (Instant::now(), Arc::<Events>::default());
-        let kept = Arc::new(Mutex::new(Kept::new(Limits::LIVE)));
+        let (started, events) = (Instant::now(), Arc::<ConsoleEvents>::default());
+        let kept = Arc::new(Mutex::new(KeptMessages::new(KeptLimits::LIVE)));
         let calls = Arc::new(Calls::new(started, Arc::clone(&events)));
         service.hub().observe_calls(Arc::clone(&calls) as _);
         let masks = Masks::of(mask).map_err(CommandError::usage)?;
@@ -149,7 +155,7 @@ impl Console {
             started_ms: now_ms(),
             kept,
             events,
-            live: Some(Arc::new(Live {
+            live: Some(Arc::new(LiveParts {
                 hub,
                 calls,
                 started,
@@ -164,7 +170,7 @@ impl Console {
 
     /// The console of a recording.
     fn of_recording(args: &ConsoleArgs) -> Result<Self, CommandError> {
-        let (mut kept, mut masks) = (Kept::new(Limits::RECORDING), Masks::default());
+        let (mut kept, mut masks) = (KeptMessages::new(KeptLimits::RECORDING), Masks::default());
         let (mut started_ms, mut bad) = (0, 0_u64);
         for (path, mut reader) in recordings::parts(&args.file)? {
             started_ms = reader.header().started_ms;
@@ -218,7 +224,7 @@ impl Console {
         }
     }
 
-    fn kept<R>(&self, read: impl FnOnce(&Kept) -> R) -> R {
+    fn kept<R>(&self, read: impl FnOnce(&KeptMessages) -> R) -> R {
         read(&self.kept.lock().unpoisoned())
     }
 
@@ -235,10 +241,10 @@ impl Console {
             "needs_token": self.access.endpoint_needs_token(),
             "may_approve": live.is_some() && self.access.needs_token(),
             "started_ms": self.started_ms,
-            "now_ms": live.map(Live::ms),
+            "now_ms": live.map(LiveParts::ms),
             "sessions": sessions,
             "calls": live.map(|live| live.calls.all()),
-            "status": live.map(Live::status),
+            "status": live.map(LiveParts::status),
             "dropped": dropped,
             "remarks": self.remarks,
         })
@@ -248,7 +254,13 @@ impl Console {
     fn session(&self, id: &str) -> Option<Value> {
         self.kept(|kept| {
             let session = kept.session(id)?;
-            let lines = session.lines().map(kept::KeptLine::whole).collect::<Value>();
+            let mut bytes = 0;
+            let fits = |line: &&kept::KeptLine| {
+                bytes += line.line.text.len();
+                bytes <= MAX_SESSION_BYTES
+            };
+            let lines = session.lines().take(MAX_SESSION_LINES).take_while(fits).map(kept::KeptLine::whole);
+            let lines = lines.collect::<Value>();
             Some(json!({"session": session.summary(), "lines": lines}))
         })
     }

@@ -31,7 +31,7 @@ const MAX_MESSAGES: usize = 64;
 const PROBE: &str = "closed";
 
 /// A client and a server of one dialect, before their opening.
-pub(super) struct Scene {
+pub(super) struct OfferPair {
     dialect: &'static Dialect,
     client: ClientSetup,
     menu: Menu,
@@ -56,7 +56,7 @@ struct ClosedRequest {
     answer: Option<String>,
 }
 
-impl Scene {
+impl OfferPair {
     /// The offers that a page states. Unknown names are offered as they are: the negotiation says that they are unknown.
     pub(super) fn of_request(request: &Value) -> Result<Self, &'static str> {
         let dialect = dialect(request["dialect"].as_str().unwrap_or_default()).ok_or("there is no such dialect")?;
@@ -95,7 +95,7 @@ impl Scene {
 
     /// Opens the session, and sends the closed requests.
     pub(super) fn run(self) -> Reenactment {
-        let mut stage = Stage::new(&self);
+        let mut stage = PairInMemory::new(&self);
         stage.open();
         stage.reenactment()
     }
@@ -112,10 +112,10 @@ pub(super) fn session(
     let first = FirstLine { text: from_client, members: Some(Members::parse(from_client).ok()?) };
     let offer = (dialect.offer)(&first);
     // The real answer of the server, to a client of ours with the same offer.
-    let mut stage = Stage::new(&Scene::of_session(dialect, version, &offer, None));
+    let mut stage = PairInMemory::new(&OfferPair::of_session(dialect, version, &offer, None));
     stage.open_with(from_client, from_server);
     let agreement = stage.agreement?;
-    let mut reenactment = Scene::of_session(dialect, version, &offer, Some(&agreement)).run();
+    let mut reenactment = OfferPair::of_session(dialect, version, &offer, Some(&agreement)).run();
     reenactment.outcome = Ok(agreement);
     Some(reenactment)
 }
@@ -210,7 +210,7 @@ fn menu<'n>(provided: impl Iterator<Item = (&'n str, Option<&'n RawValue>)>) -> 
 }
 
 /// Both sides of a session in memory.
-struct Stage {
+struct PairInMemory {
     dialect: &'static Dialect,
     client: Box<dyn Client>,
     server: Door,
@@ -220,14 +220,14 @@ struct Stage {
     refusal: Option<String>,
 }
 
-impl fmt::Debug for Stage {
+impl fmt::Debug for PairInMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stage").field("dialect", &self.dialect.name).finish_non_exhaustive()
     }
 }
 
-impl Stage {
-    fn new(scene: &Scene) -> Self {
+impl PairInMemory {
+    fn new(scene: &OfferPair) -> Self {
         let server = ServerSetup {
             identity: Peer::new("server", "1.0"),
             about: Vec::new(),
@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     fn shown(request: &Value) -> Value {
-        Scene::of_request(request).unwrap_or_else(|why| panic!("{why}: {request}")).run().to_json()
+        OfferPair::of_request(request).unwrap_or_else(|why| panic!("{why}: {request}")).run().to_json()
     }
 
     fn closed<'s>(shown: &'s Value, name: &str) -> Option<&'s Value> {
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn offers_of_unknown_dialects_and_versions_are_refused() {
         for request in [json!({}), json!({"dialect": "x"}), json!({"dialect": "mcp", "version": "1"}), json!([1])] {
-            assert!(Scene::of_request(&request).is_err(), "{request}");
+            assert!(OfferPair::of_request(&request).is_err(), "{request}");
         }
         let odd =
             json!({"dialect": "mcp", "client": ["x".repeat(9999), 7], "server": {"a": 1}, "wants": ["", "tools"]});

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::Console;
-use super::access::Refused;
+use super::access::ConsoleRefusal;
 use super::files::PageFile;
 
 /// How long events are collected before they are sent.
@@ -75,9 +75,9 @@ impl SideRoutes for Console {
     fn respond<'a>(&'a self, request: Request<Bytes>, _: SideOrigin) -> SideResponse<'a> {
         Box::pin(async move {
             let mut response = match self.answer(&request) {
-                Answer::Now(response) => response,
+                RouteAnswer::Now(response) => response,
                 // The disk may be slow, and this thread serves sessions.
-                Answer::FromDisk(work) => tokio::task::spawn_blocking(work)
+                RouteAnswer::FromDisk(work) => tokio::task::spawn_blocking(work)
                     .await
                     .unwrap_or_else(|_| refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal failure")),
             };
@@ -90,21 +90,21 @@ impl SideRoutes for Console {
 }
 
 /// An answer to a request.
-enum Answer {
+enum RouteAnswer {
     Now(Response<SideBody>),
     /// Work that reads or writes files.
     FromDisk(Box<dyn FnOnce() -> Response<SideBody> + Send>),
 }
 
 impl Console {
-    fn answer(&self, request: &Request<Bytes>) -> Answer {
+    fn answer(&self, request: &Request<Bytes>) -> RouteAnswer {
         match self.admit(request) {
             Ok((path, cookie)) => match path {
                 "data/pins" => self.list_pins(),
                 "data/approve" => self.approve(request.body()),
-                path => Answer::Now(self.answer_at_once(path, request, cookie)),
+                path => RouteAnswer::Now(self.answer_at_once(path, request, cookie)),
             },
-            Err(refusal) => Answer::Now(refusal),
+            Err(refusal) => RouteAnswer::Now(refusal),
         }
     }
 
@@ -112,8 +112,8 @@ impl Console {
     fn admit<'r>(&self, request: &'r Request<Bytes>) -> Result<(&'r str, Option<HeaderValue>), Response<SideBody>> {
         let admitted = match self.access.admit(request.headers(), request.uri()) {
             Ok(admitted) => admitted,
-            Err(Refused::Origin) => return Err(text(StatusCode::FORBIDDEN, OTHER_ORIGIN)),
-            Err(Refused::Token) => {
+            Err(ConsoleRefusal::Origin) => return Err(text(StatusCode::FORBIDDEN, OTHER_ORIGIN)),
+            Err(ConsoleRefusal::Token) => {
                 self.tell_token();
                 let mut response = text(StatusCode::UNAUTHORIZED, NO_TOKEN);
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -152,28 +152,28 @@ impl Console {
         }
     }
 
-    fn list_pins(&self) -> Answer {
+    fn list_pins(&self) -> RouteAnswer {
         let Some(pins) = self.live.as_ref().and_then(|live| live.pins.clone()) else {
-            return Answer::Now(respond(StatusCode::OK, JSON, "[]".into()));
+            return RouteAnswer::Now(respond(StatusCode::OK, JSON, "[]".into()));
         };
-        Answer::FromDisk(Box::new(move || match pins.waiting() {
+        RouteAnswer::FromDisk(Box::new(move || match pins.waiting() {
             Ok(waiting) => respond(StatusCode::OK, JSON, waiting.to_string().into()),
             Err(why) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &why),
         }))
     }
 
-    fn approve(&self, body: &Bytes) -> Answer {
+    fn approve(&self, body: &Bytes) -> RouteAnswer {
         if !self.access.needs_token() {
             let why = "a console without a token approves nothing: use `gladhand policy approve`";
-            return Answer::Now(refuse(StatusCode::FORBIDDEN, why));
+            return RouteAnswer::Now(refuse(StatusCode::FORBIDDEN, why));
         }
         let request: Value = serde_json::from_slice(body).unwrap_or_default();
         let pins = self.live.as_ref().and_then(|live| live.pins.clone());
         let (Some(key), Some(sha256), Some(pins)) = (request["key"].as_str(), request["sha256"].as_str(), pins) else {
-            return Answer::Now(refuse(StatusCode::BAD_REQUEST, "the request names no definition"));
+            return RouteAnswer::Now(refuse(StatusCode::BAD_REQUEST, "the request names no definition"));
         };
         let (key, sha256) = (key.to_owned(), sha256.to_owned());
-        Answer::FromDisk(Box::new(move || match pins.approve(&key, &sha256) {
+        RouteAnswer::FromDisk(Box::new(move || match pins.approve(&key, &sha256) {
             Ok(()) => respond(StatusCode::OK, JSON, "{}".into()),
             Err(why) => refuse(StatusCode::CONFLICT, &why),
         }))
@@ -251,7 +251,7 @@ fn open(body: &Bytes) -> Response<SideBody> {
     let Ok(request) = serde_json::from_slice::<Value>(body) else {
         return refuse(StatusCode::BAD_REQUEST, "the offers are no JSON");
     };
-    match super::reenact::Scene::of_request(&request) {
+    match super::reenact::OfferPair::of_request(&request) {
         Ok(scene) => respond(StatusCode::OK, JSON, scene.run().to_json().to_string().into()),
         Err(why) => refuse(StatusCode::BAD_REQUEST, why),
     }

@@ -8,13 +8,13 @@ use gladhand_core::wire::FrameKind;
 use serde_json::{Value, json};
 
 use super::calls::KeptCall;
-use super::kept::{Kept, KeptLine, KeptSession};
+use super::kept::{KeptLine, KeptMessages, KeptSession};
 
 /// Times are rounded to microseconds.
 const ROUNDING_MS: f64 = 0.001;
 
 /// The messages of a call that are kept.
-pub(super) fn trace(kept: &Kept, call: &KeptCall) -> Value {
+pub(super) fn trace(kept: &KeptMessages, call: &KeptCall) -> Value {
     let client = kept.session(&call.session);
     let request = client.and_then(|session| {
         let requests = session.lines().filter(|line| is_request(line) && names(line, &call.name));
