@@ -33,21 +33,50 @@ pub struct Line {
     pub status: Option<u16>,
 }
 
-/// The ids, as JSON, of the client's requests that the server has not answered yet.
-pub fn unanswered(dialect: &str, lines: &[Line]) -> Vec<String> {
-    let of = |side| lines.iter().filter(move |line| line.from == side);
-    let parsed = |line: &Line| serde_json::from_str::<Value>(&line.text).ok();
-    // In A2E an event may come before the answer.
-    let is_event = |message: &Value| message["type"].as_str().is_some_and(|kind| kind.ends_with("/event"));
-    let is_answer = |message: &Value| message.get("method").is_none() && !is_event(message);
-    let answers: Vec<Value> = of(Side::Server).filter_map(parsed).filter(is_answer).collect();
-    let answer_id = if dialect == "a2e" { "req_id" } else { "id" };
-    let wants_answer = |request: &Value| match dialect {
-        "a2e" => request["type"].as_str().is_some_and(|kind| kind == "ping" || kind.ends_with("/req")),
-        "fluxloop" => request.get("type").is_some(),
-        _ => request.get("method").is_some(),
+/// The id, as JSON, under which a line of the client wants an answer.
+pub fn asked_id(dialect: &str, line: &str) -> Option<String> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let wants_answer = match dialect {
+        "a2e" => message["type"].as_str().is_some_and(|kind| kind == "ping" || kind.ends_with("/req")),
+        "fluxloop" => message.get("type").is_some(),
+        _ => message.get("method").is_some(),
     };
-    let requests = of(Side::Client).filter_map(parsed).filter(wants_answer);
-    let ids = requests.filter_map(|request| request.get("id").cloned());
-    ids.filter(|id| !answers.iter().any(|answer| answer.get(answer_id) == Some(id))).map(|id| id.to_string()).collect()
+    message.get("id").filter(|_| wants_answer).map(Value::to_string)
+}
+
+/// The id, as JSON, that a line of the server answers.
+pub fn answered_id(dialect: &str, line: &str) -> Option<String> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    // In A2E an event may come before the answer.
+    let is_event = message["type"].as_str().is_some_and(|kind| kind.ends_with("/event"));
+    let id = message.get(if dialect == "a2e" { "req_id" } else { "id" });
+    id.filter(|_| message.get("method").is_none() && !is_event).map(Value::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_and_its_answer_have_the_same_id() {
+        let cases = [
+            ("mcp", r#"{"id":"a","method":"ping"}"#, r#"{"id":"a","result":{}}"#),
+            ("loaf", r#"{"id":null,"method":"system.ping"}"#, r#"{"id":null,"result":{}}"#),
+            ("a2e", r#"{"type":"ping","id":"p"}"#, r#"{"type":"pong","id":"x","req_id":"p"}"#),
+            ("fluxloop", r#"{"type":"handshake","id":"1"}"#, r#"{"type":"response","id":"1"}"#),
+        ];
+        for (dialect, request, answer) in cases {
+            assert_eq!(asked_id(dialect, request), answered_id(dialect, answer), "{dialect}");
+            assert!(asked_id(dialect, request).is_some(), "{dialect}");
+        }
+    }
+
+    #[test]
+    fn notifications_events_and_broken_lines_have_none() {
+        assert_eq!(asked_id("mcp", r#"{"method":"notifications/initialized"}"#), None);
+        assert_eq!(asked_id("a2e", r#"{"type":"pong","id":"1"}"#), None);
+        assert_eq!(answered_id("mcp", r#"{"id":1,"method":"ping"}"#), None);
+        assert_eq!(answered_id("a2e", r#"{"type":"tool/event","req_id":"1"}"#), None);
+        assert_eq!(answered_id("mcp", "{"), None);
+    }
 }

@@ -20,7 +20,7 @@ mod script;
 mod scripted_server;
 mod tally;
 
-pub use exchange::{Exchange, Line, unanswered};
+pub use exchange::{Exchange, Line, answered_id, asked_id};
 pub use rule::{Level, Rule, Subject};
 pub use script::{Script, Step, server_scripts};
 pub use scripted_server::{ScriptedServer, ServerScript};

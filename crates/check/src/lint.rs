@@ -3,6 +3,7 @@
 //! No specification asks for these rules. A tool that breaks one works, but models choose it wrongly, call it wrongly, or
 //! pay for it with tokens.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use gladhand_core::wire::invisible::strip_json;
@@ -44,7 +45,7 @@ struct Tool<'v> {
 
 /// The tools in all lists of the exchange, each name once.
 fn tools<'v>(view: &'v View<'_>) -> Vec<Tool<'v>> {
-    let mut tools: Vec<Tool<'v>> = Vec::new();
+    let (mut tools, mut seen): (Vec<Tool<'v>>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
     for message in view.ours() {
         let listed = match message.kind() {
             Some("tool/list/resp") => message.get("tools"),
@@ -54,7 +55,7 @@ fn tools<'v>(view: &'v View<'_>) -> Vec<Tool<'v>> {
         };
         for definition in listed.and_then(Value::as_array).into_iter().flatten() {
             let Some(name) = definition.get("name").and_then(Value::as_str) else { continue };
-            if tools.iter().any(|known| known.name == name) {
+            if !seen.insert(name) {
                 continue;
             }
             let description = definition.get("description").and_then(Value::as_str).unwrap_or_default();
@@ -78,6 +79,16 @@ fn each(view: &View<'_>, tally: &mut Tally, problem: fn(&Tool<'_>) -> Option<Str
         let problem = problem(&tool);
         let note = problem.as_deref().unwrap_or_default();
         tally.expect(problem.is_none(), &[tool.line], || format!("`{}`: {note}", brief(tool.name)));
+    }
+}
+
+/// No two tools have the same value.
+fn same(view: &View<'_>, tally: &mut Tally, value: fn(&Tool<'_>) -> Option<Vec<String>>) {
+    let mut seen: BTreeMap<Vec<String>, &str> = BTreeMap::new();
+    for tool in tools(view) {
+        let Some(value) = value(&tool) else { continue };
+        let first = *seen.entry(value).or_insert(tool.name);
+        tally.expect(first == tool.name, &[tool.line], || format!("`{}` and `{}`", brief(tool.name), brief(first)));
     }
 }
 
@@ -178,22 +189,10 @@ pub(crate) static RULES: &[Rule] = &[
         }
     }),
     lint("lint.tool.name-ambiguous", "names differ in more than case and separators", |view, tally| {
-        let tools = tools(view);
-        for (number, tool) in tools.iter().enumerate() {
-            let same = tools.iter().take(number).find(|other| words(other.name) == words(tool.name));
-            tally.expect(same.is_none(), &[tool.line], || {
-                format!("`{}` and `{}`", brief(tool.name), same.map(|other| brief(other.name)).unwrap_or_default())
-            });
-        }
+        same(view, tally, |tool| Some(words(tool.name)));
     }),
     lint("lint.tool.description-same", "no two tools have the same description", |view, tally| {
-        let tools = tools(view);
-        for (number, tool) in tools.iter().enumerate().filter(|(_, tool)| !tool.description.trim().is_empty()) {
-            let same = tools.iter().take(number).find(|other| other.description == tool.description);
-            tally.expect(same.is_none(), &[tool.line], || {
-                format!("`{}` and `{}`", brief(tool.name), same.map(|other| brief(other.name)).unwrap_or_default())
-            });
-        }
+        same(view, tally, |tool| Some(tool.description.trim()).filter(|text| !text.is_empty()).map(words));
     }),
     lint("lint.tool.name-generic", "a name says what the tool does", |view, tally| {
         const GENERIC: [&str; 12] = [

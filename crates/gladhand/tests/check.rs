@@ -85,10 +85,10 @@ fn report(output: &Output) -> Value {
 
 /// The names of the broken rules of a level.
 fn broken(report: &Value, levels: &[&str]) -> Vec<String> {
-    let checks = report["checks"].as_array().unwrap().iter();
-    let of_level = checks.filter(|check| levels.contains(&check["level"].as_str().unwrap()));
+    let checks = report["checks"].as_array().expect("an array").iter();
+    let of_level = checks.filter(|check| levels.contains(&check["level"].as_str().expect("a text")));
     let broken = of_level.filter(|check| check["verdict"] == "broken");
-    broken.map(|check| check["id"].as_str().unwrap().to_owned()).collect()
+    broken.map(|check| check["id"].as_str().expect("a text").to_owned()).collect()
 }
 
 #[test]

@@ -35,13 +35,13 @@ fn report(output: &Output) -> Value {
 }
 
 fn client<'r>(report: &'r Value, dialect: &str, version: &str) -> &'r Value {
-    let clients = report["clients"].as_array().unwrap().iter();
+    let clients = report["clients"].as_array().expect("an array").iter();
     let mut named = clients.filter(|client| client["dialect"] == dialect && client["asked_version"] == version);
     named.next().unwrap_or_else(|| panic!("no {dialect}@{version} in {report:#}"))
 }
 
 fn has(list: &Value, feature: &str) -> bool {
-    list.as_array().unwrap().iter().any(|name| name == feature)
+    list.as_array().expect("an array").iter().any(|name| name == feature)
 }
 
 #[test]

@@ -48,7 +48,12 @@ fn report(output: &Output) -> Value {
 }
 
 fn codes(report: &Value) -> Vec<&str> {
-    report["oddities"].as_array().unwrap().iter().map(|oddity| oddity["code"].as_str().unwrap()).collect()
+    report["oddities"]
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|oddity| oddity["code"].as_str().expect("a text"))
+        .collect()
 }
 
 #[test]

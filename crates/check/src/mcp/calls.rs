@@ -198,7 +198,7 @@ pub(crate) static RULES: &[Rule] = &[
                 let version = super::version_in_force(view).unwrap_or(&view.exchange.version);
                 let problem = message
                     .get("content")
-                    .map_or(Some("no `content`".to_owned()), |block| block_problem(block, version));
+                    .map_or_else(|| Some("no `content`".to_owned()), |block| block_problem(block, version));
                 tally.expect(problem.is_none(), &pair.lines(), || problem.clone().unwrap_or_default());
             }
         },

@@ -1,5 +1,7 @@
 //! Lists of tools, resources, templates and prompts, and their pages.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::Presence::{Optional, Required};
@@ -32,25 +34,21 @@ fn is_uri(value: &Value) -> bool {
 
 /// No two entries of all pages of a list have the same name.
 fn unique(view: &View<'_>, tally: &mut Tally, (method, list): (&str, &str), key: &str) {
-    let mut pages: Vec<(&str, usize)> = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
-    for (pair, entry) in view.entries(method, list) {
-        let Some(name) = entry.get(key).and_then(Value::as_str) else { continue };
-        // The same page may have been requested twice; its first answer counts.
+    let results = view.results(method);
+    let given: Vec<_> = results.iter().filter_map(|(_, page)| page.get("nextCursor")?.as_str()).collect();
+    let mut pages: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (pair, page) in &results {
         let cursor = pair.request.text_at("/params/cursor").unwrap_or_default();
-        // A page behind an invented cursor is no page of the list.
-        let is_given =
-            view.results(method).iter().any(|(_, page)| page.get("nextCursor").is_some_and(|next| next == cursor));
-        if !cursor.is_empty() && !is_given {
+        // The same page may have been requested twice. A page behind an invented cursor is no page of the list.
+        if pages.contains(&cursor) || !cursor.is_empty() && !given.contains(&cursor) {
             continue;
         }
-        let first = pages.iter().find(|(page, _)| *page == cursor).map(|(_, line)| *line);
-        if first.is_some_and(|line| line != pair.answer.line) {
-            continue;
+        pages.push(cursor);
+        let entries = page.get(list).and_then(Value::as_array).into_iter().flatten();
+        for name in entries.filter_map(|entry| entry.get(key)?.as_str()) {
+            tally.expect(seen.insert(name), &pair.lines(), || format!("`{name}` again"));
         }
-        pages.push((cursor, pair.answer.line));
-        tally.expect(!seen.contains(&name), &pair.lines(), || format!("`{name}` again"));
-        seen.push(name);
     }
 }
 

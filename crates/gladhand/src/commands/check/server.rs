@@ -1,6 +1,6 @@
 //! Judges a server: sends it every script of the dialects and versions that it speaks.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use anyhow::anyhow;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream;
-use gladhand_check::{Exchange, Line, Script, Step, Subject, server_scripts, unanswered};
-use gladhand_core::negotiation::Peer;
+use gladhand_check::{Exchange, Line, Script, Step, Subject, answered_id, asked_id, server_scripts};
+use gladhand_core::negotiation::{Peer, Side};
 use gladhand_dialects::{ClientSetup, Dialect, Lane, REGISTRY, Unagreed};
 
 use crate::commands::CommandError;
@@ -164,7 +164,8 @@ async fn exchange(
     let started = RawExchange::start(dialect, script.version, target, access).await;
     let raw =
         started.map_err(|error| CommandError::new(Exit::PeerFailed, anyhow!(error.to_string())).code(error.word()))?;
-    let mut player = Player { raw, dialect, version: script.version, limit, silences: 0, lanes: Vec::new() };
+    let mut player =
+        Player { raw, dialect, version: script.version, limit, silences: 0, open: BTreeMap::new(), seen: 0 };
     for step in &script.steps {
         match step {
             Step::Send(line) => player.send(line),
@@ -202,8 +203,10 @@ struct Player {
     version: &'static str,
     limit: Duration,
     silences: usize,
-    /// The ids of requests, as JSON, with the HTTP exchanges that carry them.
-    lanes: Vec<(String, Lane)>,
+    /// The ids, as JSON, of the requests that may still be answered, with the HTTP exchanges that carry them.
+    open: BTreeMap<String, Option<Lane>>,
+    /// How many lines were searched for answers.
+    seen: usize,
 }
 
 impl Player {
@@ -211,19 +214,19 @@ impl Player {
         // Larger than any number that a script uses as id, and exact as a float.
         let spare = (1 << 40) + self.raw.lines.len() as u64;
         let posting = posting(self.dialect.name, self.version, line, spare);
-        let message: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
-        if let (Some(id), Some(lane)) = (message.get("id"), posting.exchange) {
-            self.lanes.push((id.to_string(), lane));
+        if let Some(id) = asked_id(self.dialect.name, line) {
+            self.open.insert(id, posting.exchange);
         }
         self.raw.send(line, &posting);
     }
 
     /// Waits until each request has an answer, or will get none.
     async fn wait(&mut self) {
-        let has_answer = self.raw.lines.iter().any(|line| line.from == gladhand_core::negotiation::Side::Server);
+        let has_answer = self.raw.lines.iter().any(|line| line.from == Side::Server);
         let limit = if has_answer { self.limit } else { self.limit.max(FIRST_ANSWER) };
         let until = tokio::time::Instant::now() + limit;
-        while !self.open_requests().is_empty() {
+        self.settle();
+        while !self.open.is_empty() {
             let left = until.saturating_duration_since(tokio::time::Instant::now());
             match self.raw.wait(left, |_| true).await {
                 Waited::Came => {}
@@ -232,22 +235,24 @@ impl Player {
                 Waited::Silence => {
                     self.silences += 1;
                     // Later waits are for later requests.
-                    let open = self.open_requests();
-                    let lanes = self.lanes.iter().filter(|(id, _)| open.contains(id)).map(|(_, lane)| *lane);
-                    self.raw.lost.extend(lanes.collect::<Vec<_>>());
-                    return;
+                    self.open.clear();
                 }
             }
+            self.settle();
         }
     }
 
-    /// The ids of requests that may still be answered.
-    fn open_requests(&self) -> BTreeSet<String> {
-        let is_lost = |id: &String| {
-            let lane = self.lanes.iter().rfind(|(known, _)| known == id).map(|(_, lane)| lane);
-            lane.is_some_and(|lane| self.raw.lost.contains(lane))
-        };
-        unanswered(self.dialect.name, &self.lines()).into_iter().filter(|id| !is_lost(id)).collect()
+    /// Takes out the requests that were answered, or whose HTTP exchange is over.
+    fn settle(&mut self) {
+        for line in self.raw.lines.iter().skip(self.seen).filter(|line| line.from == Side::Server) {
+            if let Some(id) = answered_id(self.dialect.name, &line.text) {
+                self.open.remove(&id);
+            }
+        }
+        self.seen = self.raw.lines.len();
+        for lane in self.raw.lost.drain(..) {
+            self.open.retain(|_, open| *open != Some(lane));
+        }
     }
 
     fn is_over(&self) -> bool {
