@@ -521,7 +521,7 @@ fn every_rule_is_broken_by_some_change() {
 }
 
 #[test]
-fn rules_have_names_of_their_own_and_say_what_they_are_about() {
+fn rules_have_unique_names_and_descriptions() {
     let mut seen = BTreeSet::new();
     for rule in rules() {
         assert!(seen.insert(rule.id), "{} is there twice", rule.id);

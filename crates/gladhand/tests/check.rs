@@ -297,7 +297,7 @@ fn a_faulty_client_is_caught() {
 }
 
 #[test]
-fn wrong_usage_says_what_to_write() {
+fn wrong_usage_is_reported_with_advice() {
     for (arguments, words) in [
         (&["--client", "--", "my-client"][..], "write {server} there"),
         (&[][..], "check needs --server, --client or --list"),

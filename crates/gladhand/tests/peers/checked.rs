@@ -89,7 +89,7 @@ fn reference_servers_keep_the_rules_or_show_their_known_defects() {
 }
 
 #[test]
-fn a_probe_tells_which_revisions_a_real_server_accepts() {
+fn a_probe_lists_the_revisions_that_a_real_server_accepts() {
     let server = &cases()[0].server;
     let report = report("probe", &[], server);
     let accepted = report["clients"].as_array().expect("clients").iter().filter(|client| client["opened"] == true);
