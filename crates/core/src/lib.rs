@@ -4,6 +4,7 @@
 //! - [`operations`] is the neutral model of calls, results and notices, in which all dialects meet.
 //! - [`negotiation`] turns two offers into an agreement or a refusal, and enforces the agreement.
 //! - [`hex`], [`javascript`], [`number_map`], [`pattern`], [`sync`] and [`time`] are small functions that several crates need.
+//! - [`striped`] has copies of a counter for several threads.
 //! - [`trace_context`] reads and writes the context of a distributed trace.
 //! - [`validation`] is the interface of a JSON Schema validator, and [`Order`] sorts with little code.
 //!
@@ -17,6 +18,7 @@ pub mod operations;
 mod order;
 pub mod pattern;
 mod secret;
+pub mod striped;
 pub mod sync;
 pub mod time;
 pub mod trace_context;

@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::Agreement;
+use gladhand_core::striped::Striped;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::rpc;
 use gladhand_core::wire::{Frame, FrameKind, FrameSummary, Frames, Lane, Line, TextPolicy};
@@ -206,7 +207,7 @@ pub struct Tap {
     /// Whether sessions do anything for the tap: [`is_on::FRAMES`], [`is_on::TRAFFIC`] or both.
     is_on: AtomicU8,
     /// With clients and with upstreams, received and sent.
-    traffic: [[TrafficCounter; 2]; 2],
+    traffic: Striped<[[TrafficCounter; 2]; 2]>,
     /// Replaced as a whole, so that no lock is held while a listener runs.
     listeners: RwLock<Listeners>,
     attached: AtomicU64,
@@ -267,10 +268,11 @@ impl Tap {
     /// The messages that were counted so far.
     pub fn traffic(&self) -> Vec<Traffic> {
         let mut all = Vec::new();
-        for (is_with_upstream, counters) in [false, true].into_iter().zip(&self.traffic) {
-            for (direction, counter) in [Direction::Received, Direction::Sent].into_iter().zip(counters) {
-                let (messages, bytes) =
-                    (counter.messages.load(Ordering::Relaxed), counter.bytes.load(Ordering::Relaxed));
+        for (peer, is_with_upstream) in [false, true].into_iter().enumerate() {
+            for (way, direction) in [Direction::Received, Direction::Sent].into_iter().enumerate() {
+                let copies = || self.traffic.all().map(|copy| &copy[peer][way]);
+                let messages = copies().map(|copy| copy.messages.load(Ordering::Relaxed)).sum();
+                let bytes = copies().map(|copy| copy.bytes.load(Ordering::Relaxed)).sum();
                 all.push(Traffic { is_with_upstream, direction, messages, bytes });
             }
         }
@@ -442,7 +444,7 @@ impl SessionTap {
 
     fn counter(&self, direction: Direction) -> &TrafficCounter {
         let peer = usize::from(matches!(self.session, TappedSession::Upstream(_)));
-        &self.tap.traffic[peer][usize::from(direction == Direction::Sent)]
+        &self.tap.traffic.own()[peer][usize::from(direction == Direction::Sent)]
     }
 
     fn pass(

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gladhand_core::striped::Striped;
+
 /// The upper bounds of the buckets, in seconds. From 10 ms on they are those of the semantic conventions for MCP. The
 /// bounds below are ours: calls of a local tool take less than a millisecond.
 pub const BOUNDS: [f64; 20] = [
@@ -24,7 +26,10 @@ const BOUNDS_NS: [u64; BOUNDS.len()] = {
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
-pub struct Histogram {
+pub struct Histogram(Striped<Buckets>);
+
+#[derive(Debug, Default)]
+struct Buckets {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     sum_ns: AtomicU64,
 }
@@ -50,14 +55,17 @@ impl Histogram {
     pub fn record(&self, duration: Duration) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS_NS.partition_point(|bound| *bound < ns);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
+        let own = self.0.own();
+        own.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        own.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// The values now.
     pub fn snapshot(&self) -> HistogramSnapshot {
-        let buckets = std::array::from_fn(|at| self.buckets[at].load(Ordering::Relaxed));
-        HistogramSnapshot { buckets, sum_s: self.sum_ns.load(Ordering::Relaxed) as f64 / 1e9 }
+        let sum = |of: &dyn Fn(&Buckets) -> u64| self.0.all().map(of).sum::<u64>();
+        let buckets = std::array::from_fn(|at| sum(&|copy| copy.buckets[at].load(Ordering::Relaxed)));
+        let sum_ns = sum(&|copy| copy.sum_ns.load(Ordering::Relaxed));
+        HistogramSnapshot { buckets, sum_s: sum_ns as f64 / 1e9 }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::Operation;
-use gladhand_hub::{CallObserver, CallOrigin, EndedCall, EndedUpstreamCall, Hub, ObservedCall};
+use gladhand_hub::{CallObserver, CallOrigin, EndedCall, EndedUpstreamCall, Hub};
 use gladhand_session::tap::{Attached, Direction, Tap, TapListener};
 
 use crate::series::{Gauge, Histogram, MetricCounter, MetricDescription, SeriesFamily};
@@ -120,15 +120,6 @@ const HTTP_REFUSALS: MetricDescription = MetricDescription {
     group: None,
 };
 
-const RUNNING: MetricDescription = MetricDescription {
-    name: "gladhand.operations.running",
-    unit: "{operation}",
-    help: "Operations of clients that have not ended.",
-    labels: &[],
-    chosen: &[],
-    group: None,
-};
-
 const ARGUMENTS: MetricDescription = MetricDescription {
     name: "gladhand.operation.arguments",
     unit: "By",
@@ -167,7 +158,6 @@ pub struct ServiceMetrics {
     pub(crate) sessions: SeriesFamily<Gauge>,
     pub(crate) openings: SeriesFamily<MetricCounter>,
     pub(crate) http_refusals: SeriesFamily<MetricCounter>,
-    running: Gauge,
     arguments: MetricCounter,
     results: MetricCounter,
     decisions: SeriesFamily<MetricCounter>,
@@ -187,7 +177,6 @@ impl ServiceMetrics {
             sessions: SeriesFamily::new(OPEN_SESSIONS),
             openings: SeriesFamily::new(OPENINGS),
             http_refusals: SeriesFamily::new(HTTP_REFUSALS),
-            running: Gauge::default(),
             arguments: MetricCounter::default(),
             results: MetricCounter::default(),
             decisions: SeriesFamily::new(DECISIONS),
@@ -209,13 +198,19 @@ impl ServiceMetrics {
             self.sessions.snapshot(),
             self.openings.snapshot(),
             self.http_refusals.snapshot(),
-            self.running.snapshot(RUNNING),
             self.arguments.snapshot(ARGUMENTS),
             self.results.snapshot(RESULTS),
             self.decisions.snapshot(),
         ];
         all.extend(of_traffic(tap));
         all.extend(of_upstreams(hub));
+        let running: usize = hub.sessions().iter().map(|session| session.under_way).sum();
+        all.push(MetricSnapshot {
+            name: "gladhand.operations.running",
+            unit: "{operation}",
+            help: "Operations of clients that have not ended.",
+            points: Points::Gauge(vec![(Vec::new(), i64::try_from(running).unwrap_or(i64::MAX))]),
+        });
         all.push(MetricSnapshot {
             name: "gladhand.build_info",
             unit: "",
@@ -235,13 +230,8 @@ impl CallObserver for ServiceMetrics {
         true
     }
 
-    fn begun(&self, _: &ObservedCall) {
-        self.running.add(1);
-    }
-
     fn ended(&self, ended: &EndedCall<'_>) {
         let call = ended.call;
-        self.running.add(-1);
         let upstream = call.target().map_or("", |target| &target.upstream);
         // A name that belongs to no provider is the invention of a client.
         let name = if call.target().is_some() || call.is_stand_in() { &*call.name } else { "" };

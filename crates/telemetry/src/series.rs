@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use foldhash::fast::RandomState;
+use gladhand_core::striped::Striped;
 use gladhand_core::sync::Unpoisoned as _;
 
 pub use crate::histogram::{BOUNDS, Histogram, HistogramSnapshot};
@@ -38,17 +39,17 @@ pub trait SeriesValue: Default + Send + Sync {
 
 /// A number that only grows.
 #[derive(Debug, Default)]
-pub struct MetricCounter(AtomicU64);
+pub struct MetricCounter(Striped<AtomicU64>);
 
 impl MetricCounter {
     /// Adds to the number.
     pub fn add(&self, number: u64) {
-        self.0.fetch_add(number, Ordering::Relaxed);
+        self.0.own().fetch_add(number, Ordering::Relaxed);
     }
 
     /// The number now.
     pub fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.all().map(|copy| copy.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -82,13 +83,6 @@ impl SeriesValue for Histogram {
 }
 
 impl MetricCounter {
-    /// The value as a metric without labels.
-    pub(crate) fn snapshot(&self, description: MetricDescription) -> MetricSnapshot {
-        description.with(Self::points([(Labels::new(), self)].into_iter()))
-    }
-}
-
-impl Gauge {
     /// The value as a metric without labels.
     pub(crate) fn snapshot(&self, description: MetricDescription) -> MetricSnapshot {
         description.with(Self::points([(Labels::new(), self)].into_iter()))
