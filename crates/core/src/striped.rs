@@ -50,7 +50,11 @@ mod tests {
         let counter = Striped::<AtomicU64>::default();
         std::thread::scope(|scope| {
             for _ in 0..2 * STRIPES {
-                scope.spawn(|| (0..1000).for_each(|_| drop(counter.own().fetch_add(1, Ordering::Relaxed))));
+                scope.spawn(|| {
+                    (0..1000).for_each(|_| {
+                        let _ = counter.own().fetch_add(1, Ordering::Relaxed);
+                    })
+                });
             }
         });
         let sum: u64 = counter.all().map(|copy| copy.load(Ordering::Relaxed)).sum();

@@ -91,7 +91,7 @@ mod tests {
                     env = { A = 'hush', B = '${secret:b}', C = 'hush ${C:-hush}' }\n";
         let config = config::parse(text, Reading::AsWritten).unwrap();
         let all = shown(&config, Extent::All).unwrap();
-        assert!(all.contains("[limits]\ndrain_ms = ") && !all.contains("hush"), "{all}");
+        assert!(all.contains("\n[limits]\n") && all.contains("\ndrain_ms = ") && !all.contains("hush"), "{all}");
         let shown = shown(&config, Extent::Different).unwrap();
         assert!(!shown.contains("[limits]") && !shown.contains("timeout_ms"), "{shown}");
         assert!(!shown.contains("hush"), "{shown}");
