@@ -2,7 +2,7 @@
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::wire::json::raw;
-use gladhand_recording::{Entry, EntryKind, FORMAT, Header, PeerName, Sender};
+use gladhand_recording::{Entry, EntryKind, FORMAT, Header, Sender};
 
 use super::kept::{KeptLine, KeptSession};
 use crate::commands::shared::recordings::{Recording, Session};
@@ -41,7 +41,7 @@ fn entries(session: &KeptSession) -> Vec<Entry> {
     let entry = |ms, kind| Entry { ms, session: Some(session.id.clone()), kind };
     let mut entries: Vec<_> = session.lines().map(|line| entry(line.line.ms, kind(session, line))).collect();
     if let (Some(dialect), Some(version)) = (&session.dialect, &session.version) {
-        let peer = session.peer.clone().unwrap_or_else(PeerName::default);
+        let peer = session.peer.clone().unwrap_or_default();
         let opened = EntryKind::Opened { dialect: dialect.clone(), version: version.clone(), peer };
         let ms = entries.first().map_or(0.0, |entry| entry.ms);
         entries.insert(0, entry(ms, opened));

@@ -259,8 +259,8 @@ impl PairInMemory {
                 return;
             }
             let answers = match from {
-                Side::Client => self.to_server(&text),
-                Side::Server => self.to_client(&text),
+                Side::Client => self.hand_to_server(&text),
+                Side::Server => self.hand_to_client(&text),
             };
             self.messages.push((from, text));
             waiting.extend(answers);
@@ -271,7 +271,7 @@ impl PairInMemory {
     fn open_with(&mut self, from_client: &str, from_server: &[&str]) {
         let Some((_, ours)) = self.begin().into_iter().next() else { return };
         for answer in from_server {
-            self.to_client(&with_id_of(self.dialect, answer, from_client, &ours));
+            self.hand_to_client(&with_id_of(self.dialect, answer, from_client, &ours));
             if self.agreement.is_some() || self.refusal.is_some() {
                 return;
             }
@@ -285,7 +285,7 @@ impl PairInMemory {
     }
 
     /// Hands a line to the server side. Returns its answers.
-    fn to_server(&mut self, text: &str) -> Vec<(Side, String)> {
+    fn hand_to_server(&mut self, text: &str) -> Vec<(Side, String)> {
         let mut out = Output::onto(Frames::default());
         self.server.handle_frame(Line::Bytes(text.as_bytes()), &mut self.clock.ambient(), &mut out);
         let Output { mut wire, actions } = out.into_owned();
@@ -309,7 +309,7 @@ impl PairInMemory {
     }
 
     /// Hands a line to the client side. Returns its answers.
-    fn to_client(&mut self, text: &str) -> Vec<(Side, String)> {
+    fn hand_to_client(&mut self, text: &str) -> Vec<(Side, String)> {
         let mut heard = Heard::default();
         self.client.handle_line(text, &mut self.clock.ambient(), &mut heard);
         self.take(heard)
@@ -350,8 +350,8 @@ impl PairInMemory {
             }
             let request = request(rule.name, opening.as_deref(), agreement);
             let answers = match rule.from {
-                Side::Client => self.to_server(&request),
-                Side::Server => self.to_client(&request),
+                Side::Client => self.hand_to_server(&request),
+                Side::Server => self.hand_to_client(&request),
             };
             let answer = answers.into_iter().map(|(_, text)| text).find(|text| text.contains(PROBE));
             closed.push(ClosedRequest { name: rule.name, from: rule.from, needs, answer });

@@ -104,20 +104,23 @@ impl Console {
                 "data/approve" => self.approve(request.body()),
                 path => RouteAnswer::Now(self.answer_at_once(path, request, cookie)),
             },
-            Err(refusal) => RouteAnswer::Now(refusal),
+            Err(refusal) => RouteAnswer::Now(*refusal),
         }
     }
 
     /// Checks the token and the method. Returns the path below `/console/`, and the cookie for later requests.
-    fn admit<'r>(&self, request: &'r Request<Bytes>) -> Result<(&'r str, Option<HeaderValue>), Response<SideBody>> {
+    fn admit<'r>(
+        &self,
+        request: &'r Request<Bytes>,
+    ) -> Result<(&'r str, Option<HeaderValue>), Box<Response<SideBody>>> {
         let admitted = match self.access.admit(request.headers(), request.uri()) {
             Ok(admitted) => admitted,
-            Err(ConsoleRefusal::Origin) => return Err(text(StatusCode::FORBIDDEN, OTHER_ORIGIN)),
+            Err(ConsoleRefusal::Origin) => return Err(Box::new(text(StatusCode::FORBIDDEN, OTHER_ORIGIN))),
             Err(ConsoleRefusal::Token) => {
                 self.tell_token();
                 let mut response = text(StatusCode::UNAUTHORIZED, NO_TOKEN);
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                return Err(response);
+                return Err(Box::new(response));
             }
         };
         let path = request.uri().path();
@@ -128,7 +131,7 @@ impl Console {
             let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here\n");
             let allowed = if method == Method::GET { "GET" } else { "POST" };
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-            return Err(response);
+            return Err(Box::new(response));
         }
         Ok((path, admitted.cookie))
     }
