@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_counted_without_a_listener_of_frames_and_refusals_are_told() {
+    fn messages_are_counted_without_a_listener_of_frames_and_refusals_reach_the_listener() {
         let tap = Arc::new(Tap::default());
         let refusals = Arc::<Refusals>::default();
         let attached = tap.attach(Arc::clone(&refusals) as Arc<dyn TapListener>);
