@@ -152,7 +152,7 @@ fn missing_configured_folders_are_reported() {
     let named = "[repository]\nroots = [\"gone\"]\n[agent]\nroots = [\"nowhere\"]\n";
     std::fs::write(shop.path().join("other.toml"), named).unwrap();
     let checked = run(shop.path(), &["config", "check", "--config", "other.toml"]);
-    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
     let told = String::from_utf8(checked.stdout).unwrap();
     let here = shop.path().canonicalize().unwrap().display().to_string();
     let missing = |place: &str, folder: &str| format!("{place}: there is no folder {here}/{folder}");
