@@ -98,7 +98,7 @@ impl Masks {
     }
 
     /// Masks JSON. `None` if there is nothing to mask.
-    fn message(&self, message: &RawValue) -> Option<Box<RawValue>> {
+    pub(crate) fn message(&self, message: &RawValue) -> Option<Box<RawValue>> {
         redact_raw_at(message, |text| self.found(text))
     }
 
@@ -133,7 +133,8 @@ impl Masks {
         self.shown(masked)
     }
 
-    fn shown(&self, text: &str) -> String {
+    /// Masks a short text.
+    pub(crate) fn shown(&self, text: &str) -> String {
         redact_at(text, self.found(text)).into_owned()
     }
 

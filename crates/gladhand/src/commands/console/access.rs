@@ -13,6 +13,12 @@ use http::Uri;
 use http::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use http::uri::Authority;
 
+/// The path of the page.
+const PATH: &str = "/console";
+
+/// Headers that a proxy adds.
+const FORWARDED: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
+
 /// The beginning of the name of the cookie. The port follows, because cookies of all ports of a host are one set.
 const COOKIE_NAME: &str = "gladhand_console_";
 
@@ -107,10 +113,14 @@ impl ConsoleAccess {
     pub(super) fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<Admitted, ConsoleRefusal> {
         let authority = uri.authority().map(Authority::as_str);
         let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
-        if is_foreign(headers, host) {
+        if is_foreign(headers, host, uri.path()) {
             return Err(ConsoleRefusal::Origin);
         }
         if !self.needs_token() {
+            // A proxy may lead here from other machines, under a host name of this one.
+            if FORWARDED.iter().any(|name| headers.contains_key(*name)) {
+                return Err(ConsoleRefusal::Origin);
+            }
             return Ok(Admitted { cookie: None });
         }
         let in_address =
@@ -143,11 +153,12 @@ impl ConsoleAccess {
 }
 
 /// Whether a request comes from a page of another origin. A browser says so in `Sec-Fetch-Site` or in `Origin`.
-fn is_foreign(headers: &HeaderMap, host: Option<&str>) -> bool {
+fn is_foreign(headers: &HeaderMap, host: Option<&str>, path: &str) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let is_other_site = text("sec-fetch-site").is_some_and(|site| !["same-origin", "none"].contains(&site));
     // A link on another page opens the console, but that page cannot read it.
-    let is_link = text("sec-fetch-mode") == Some("navigate") && text("sec-fetch-dest") == Some("document");
+    let is_page = path.trim_end_matches('/') == PATH;
+    let is_link = is_page && text("sec-fetch-mode") == Some("navigate") && text("sec-fetch-dest") == Some("document");
     let is_other_origin = text(ORIGIN.as_str()).is_some_and(|origin| {
         let authority = origin.split_once("://").map(|(_, authority)| authority);
         authority.is_none() || authority != host
@@ -213,6 +224,27 @@ mod tests {
             (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")], false),
         ] {
             assert_eq!(access.admit(&headers(pairs), &page()).is_ok(), is_admitted, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_of_another_page_leads_to_the_page_only() {
+        let access = ConsoleAccess::new(false, None, None).unwrap();
+        let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        let admit = |path| access.admit(&headers(&link), &Uri::from_static(path));
+        assert!(admit("/console").is_ok() && admit("/console/").is_ok());
+        assert_eq!(admit("/console/data/approve"), Err(ConsoleRefusal::Origin));
+    }
+
+    #[test]
+    fn a_console_without_a_token_refuses_requests_of_a_proxy() {
+        for name in FORWARDED {
+            let through = headers(&[(name, "192.0.2.1")]);
+            let open = ConsoleAccess::new(false, None, None).unwrap();
+            assert_eq!(open.admit(&through, &page()), Err(ConsoleRefusal::Origin), "{name}");
+            let guarded = ConsoleAccess::new(true, None, None).unwrap();
+            let token = with(&format!("token={}", guarded.token.expose()));
+            assert!(guarded.admit(&through, &token).is_ok(), "{name}");
         }
     }
 

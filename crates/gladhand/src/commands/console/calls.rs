@@ -8,13 +8,12 @@ use std::time::Instant;
 use gladhand_core::operations::{CallId, Operation};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::{CallObserver, CallOrigin, EndedCall, ObservedCall};
-use gladhand_redaction::redact;
 use gladhand_session::tap::TappedSession;
 use serde_json::{Value, json};
 
 use super::events::ConsoleEvents;
 use crate::commands::shared::recordings::rounded;
-use crate::recorder::tap_queue;
+use crate::recorder::{Masks, tap_queue};
 
 /// Number of calls that are kept.
 const MAX_CALLS: usize = 2000;
@@ -25,6 +24,7 @@ pub(super) struct Calls {
     /// The time from which milliseconds count.
     started: Instant,
     events: Arc<ConsoleEvents>,
+    masks: Arc<Masks>,
     kept: Mutex<VecDeque<KeptCall>>,
     /// The number of the next call. Ids of the hub are unique within a session only.
     next: AtomicU64,
@@ -49,8 +49,8 @@ pub(super) struct KeptCall {
 
 impl Calls {
     /// Keeps no call so far.
-    pub(super) fn new(started: Instant, events: Arc<ConsoleEvents>) -> Self {
-        Self { started, events, kept: Mutex::default(), next: AtomicU64::new(1) }
+    pub(super) fn new(started: Instant, events: Arc<ConsoleEvents>, masks: Arc<Masks>) -> Self {
+        Self { started, events, masks, kept: Mutex::default(), next: AtomicU64::new(1) }
     }
 
     /// The newest calls, the oldest first.
@@ -90,7 +90,7 @@ impl CallObserver for Calls {
 
     fn begun(&self, call: &ObservedCall) {
         let session = tap_queue::name(TappedSession::Downstream(call.session));
-        let text = |text: &str| redact(text).into_owned();
+        let text = |text: &str| self.masks.shown(text);
         let begun_ms = self.ms(call.begun);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = text(&call.name);
@@ -130,11 +130,11 @@ impl CallObserver for Calls {
         kept.shown["duration_ms"] = ended.duration_ms().into();
         kept.shown["outcome"] = ended.word().into();
         kept.shown["bytes_out"] = ended.bytes_out().into();
-        kept.shown["upstream"] = target.map(|target| redact(&target.upstream).into_owned()).into();
-        kept.shown["own"] = target.map(|target| redact(&target.own).into_owned()).into();
-        kept.shown["rule"] = call.rule().map(|rule| redact(rule).into_owned()).into();
+        kept.shown["upstream"] = target.map(|target| self.masks.shown(&target.upstream)).into();
+        kept.shown["own"] = target.map(|target| self.masks.shown(&target.own)).into();
+        kept.shown["rule"] = call.rule().map(|rule| self.masks.shown(rule)).into();
         if let Some(Err(failure)) = ended.outcome {
-            kept.shown["failure"] = redact(&failure.message).into_owned().into();
+            kept.shown["failure"] = self.masks.shown(&failure.message).into();
         }
         let event = json!({"t": "call", "call": kept.shown});
         drop(calls);

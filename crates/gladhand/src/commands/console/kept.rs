@@ -9,7 +9,6 @@ use gladhand_core::negotiation::Side;
 use gladhand_core::wire::FrameKind;
 use gladhand_dialects::{Dialect, REGISTRY};
 use gladhand_recording::{EntryKind, PeerName};
-use gladhand_redaction::redact;
 use serde_json::{Value, json};
 
 use crate::commands::shared::recordings::{Line, rounded, side};
@@ -27,7 +26,16 @@ const OPENING_BYTES: usize = 32 * 1024;
 pub(super) const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// Maximum number of requests of one session whose answers are awaited.
-const MAX_PENDING: usize = 1024;
+const MAX_PENDING: usize = 256;
+
+/// Maximum length of a label, a name or a tool's name, in bytes. The rest is in the text of the message.
+const MAX_NAME_BYTES: usize = 256;
+
+/// Maximum length of an id, in bytes. The answer to a request with a longer id is not assigned to it.
+const MAX_ID_BYTES: usize = 128;
+
+/// What a message takes in memory in addition to its texts, in bytes.
+const FIXED_BYTES: usize = 256;
 
 /// Number of durations that a session keeps.
 const LATENCIES: usize = 40;
@@ -181,6 +189,13 @@ impl KeptSession {
 }
 
 impl KeptLine {
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let Line { text, label, name, tool, id, .. } = &self.line;
+        let optional = [name, tool, id].into_iter().flatten().map(String::len).sum::<usize>();
+        FIXED_BYTES + text.len() + label.len() + optional
+    }
+
     /// The message without its text.
     fn summary(&self) -> Value {
         let Self { n, line, answers, took } = self;
@@ -254,10 +269,10 @@ impl KeptMessages {
             }
             EntryKind::Http(_) | EntryKind::Dropped(_) => return None,
         };
-        let line = session.add(self.next_line, cut(line));
+        let line = session.add(self.next_line, bounded(line));
         self.next_line += 1;
         let event = json!({"t": "line", "session": id, "line": line.summary()});
-        let bytes = line.line.text.len();
+        let bytes = line.bytes();
         let is_opening = session.recent.is_empty()
             && session.forgotten == 0
             && session.opening.len() < OPENING_LINES
@@ -275,7 +290,7 @@ impl KeptMessages {
             // A session that was forgotten has left its entries behind.
             let Some(session) = self.sessions.get_mut(&oldest) else { continue };
             if let Some(line) = session.recent.pop_front() {
-                self.recent_bytes -= line.line.text.len();
+                self.recent_bytes -= line.bytes();
                 session.forgotten += 1;
             }
         }
@@ -290,7 +305,7 @@ impl KeptMessages {
         let oldest = self.sessions.values().min_by_key(|session| (!session.is_closed, session.number));
         let Some(id) = oldest.map(|session| session.id.clone()) else { return };
         if let Some(session) = self.sessions.remove(&id) {
-            self.recent_bytes -= session.recent.iter().map(|line| line.line.text.len()).sum::<usize>();
+            self.recent_bytes -= session.recent.iter().map(KeptLine::bytes).sum::<usize>();
             self.recent.retain(|other| *other != id);
         }
     }
@@ -308,16 +323,20 @@ impl KeptMessages {
     }
 }
 
-/// A line without the text of a very long message. Its label is masked like a log line.
-fn cut(mut line: Line) -> Line {
+/// A line without the text of a very long message, and with short names.
+fn bounded(mut line: Line) -> Line {
     if line.text.len() > MAX_LINE_BYTES {
         line.text = format!("(a message of {} bytes is not kept)", line.text.len());
         line.is_json = false;
-        line.label = redact(&line.label).into_owned();
-        for text in line.name.iter_mut().chain(&mut line.tool) {
-            *text = redact(text).into_owned();
+    }
+    for text in [&mut line.label].into_iter().chain(&mut line.name).chain(&mut line.tool) {
+        if text.len() > MAX_NAME_BYTES {
+            text.truncate(text.floor_char_boundary(MAX_NAME_BYTES));
+            text.push('…');
+            text.shrink_to_fit();
         }
     }
+    line.id.take_if(|id| id.len() > MAX_ID_BYTES);
     line
 }
 
@@ -379,10 +398,29 @@ mod tests {
         assert_eq!(kept.sessions.len(), MAX_SESSIONS);
         assert!(kept.session("client-7").is_none() && kept.session("client-60").is_some());
         assert!(kept.recent_bytes <= 10_000);
-        let really: usize = kept.sessions.values().flat_map(|session| &session.recent).map(|l| l.line.text.len()).sum();
+        let really: usize = kept.sessions.values().flat_map(|session| &session.recent).map(KeptLine::bytes).sum();
         assert_eq!(kept.recent_bytes, really);
         let long = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, "x".repeat(MAX_LINE_BYTES));
         kept.add("client-60", 0.0, message(Sender::Client, long));
         assert!(kept.session("client-60").unwrap().lines().all(|line| line.line.text.len() < 200));
+    }
+
+    #[test]
+    fn long_names_and_ids_are_not_kept() {
+        let long = "x".repeat(MAX_LINE_BYTES);
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","method":"{long}"}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{long}"}}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "y".repeat(MAX_ID_BYTES + 1)),
+        ] {
+            let mut kept = KeptMessages::new(KeptLimits::LIVE);
+            kept.add("client-1", 0.0, message(Sender::Client, text));
+            let session = kept.session("client-1").unwrap();
+            let bytes: usize = session.lines().map(KeptLine::bytes).sum();
+            assert!(bytes < FIXED_BYTES + 1500, "{bytes}");
+            let asked = session.pending.keys().map(|(_, id)| id.len()).sum::<usize>();
+            assert!(asked <= MAX_ID_BYTES, "{asked}");
+        }
     }
 }

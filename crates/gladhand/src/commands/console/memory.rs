@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_recording::{Entry, EntryKind};
+use gladhand_recording::Entry;
 use gladhand_session::tap::{Attached, Tap};
 use serde_json::json;
 
 use super::events::ConsoleEvents;
-use super::kept::{KeptMessages, MAX_LINE_BYTES};
+use super::kept::KeptMessages;
 use crate::recorder::Masks;
 use crate::recorder::tap_queue::{QueueBounds, QueuedEntries, Taken, tap_queue};
 
@@ -65,12 +65,7 @@ fn keep_all(
         let Taken::Entry { at, session, kind: Some(kind) } = taken else { continue };
         let ms = at.saturating_duration_since(started).as_secs_f64() * 1e3;
         let mut entry = Entry { ms, session: Some(session), kind };
-        // The text of a message that is too long is not kept, so it needs no mask.
-        let is_kept =
-            !matches!(&entry.kind, EntryKind::Message { message, .. } if message.get().len() > MAX_LINE_BYTES);
-        if is_kept {
-            masks.apply(&mut entry);
-        }
+        masks.apply(&mut entry);
         let session = entry.session.unwrap_or_default();
         let event = kept.lock().unpoisoned().add(&session, entry.ms, entry.kind);
         if let Some(event) = event {

@@ -27,6 +27,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use gladhand_core::negotiation::Side;
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_core::wire::json as raw_json;
 use gladhand_dialects::{REGISTRY, dialect_of_line};
 use gladhand_hub::Hub;
 use gladhand_recording::{Entry, EntryKind};
@@ -112,6 +113,8 @@ struct LiveParts {
     started: Instant,
     /// Whether the endpoint speaks MCP, so that the page can be a client of it.
     has_mcp: bool,
+    /// The masks of everything that is shown, except changed definitions.
+    masks: Arc<Masks>,
     /// The pins of the data folder, if there is one.
     pins: Option<Pins>,
     _memory: TapMemory,
@@ -120,9 +123,9 @@ struct LiveParts {
 impl LiveParts {
     /// The upstreams and counts of the hub, without secrets.
     fn status(&self) -> Value {
-        let mut status = serde_json::to_value(self.hub.status()).unwrap_or_default();
-        gladhand_redaction::redact_json(&mut status);
-        status
+        let status = raw_json::to_raw(&self.hub.status());
+        let masked = self.masks.message(&status).unwrap_or(status);
+        serde_json::from_str(masked.get()).unwrap_or_default()
     }
 
     fn ms(&self) -> f64 {
@@ -143,10 +146,11 @@ impl Console {
     ) -> Result<Self, CommandError> {
         let (started, events) = (Instant::now(), Arc::<ConsoleEvents>::default());
         let kept = Arc::new(Mutex::new(KeptMessages::new(KeptLimits::LIVE)));
-        let calls = Arc::new(Calls::new(started, Arc::clone(&events)));
+        let masks = || Masks::of(mask).map_err(CommandError::usage);
+        let memory = TapMemory::start(service.tap(), started, Arc::clone(&kept), Arc::clone(&events), masks()?)?;
+        let masks = Arc::new(masks()?);
+        let calls = Arc::new(Calls::new(started, Arc::clone(&events), Arc::clone(&masks)));
         service.hub().observe_calls(Arc::clone(&calls) as _);
-        let masks = Masks::of(mask).map_err(CommandError::usage)?;
-        let memory = TapMemory::start(service.tap(), started, Arc::clone(&kept), Arc::clone(&events), masks)?;
         let hub = service.hub().clone();
         let is_exposed = is_proxied || !listen.iter().all(is_loopback);
         Ok(Self {
@@ -160,6 +164,7 @@ impl Console {
                 calls,
                 started,
                 has_mcp,
+                masks,
                 pins: data.map(Pins::in_folder),
                 _memory: memory,
             })),
@@ -256,7 +261,7 @@ impl Console {
             let session = kept.session(id)?;
             let mut bytes = 0;
             let fits = |line: &&kept::KeptLine| {
-                bytes += line.line.text.len();
+                bytes += line.bytes();
                 bytes <= MAX_SESSION_BYTES
             };
             let lines = session.lines().take(MAX_SESSION_LINES).take_while(fits).map(kept::KeptLine::whole);
