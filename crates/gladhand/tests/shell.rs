@@ -81,6 +81,13 @@ fn the_first_command_of_a_pipe_that_fails_ends_the_shell_with_its_exit_code() {
 }
 
 #[test]
+fn no_part_of_a_line_that_is_too_long_is_a_command() {
+    let output = piped(&folder(), &[], &format!("call echo message={}\n", "x".repeat(2 * 1024 * 1024)));
+    assert_eq!((output.status.code(), text(&output)), (Some(2), String::new()));
+    assert!(errors(&output).contains("a command has more than 1 MiB"), "{}", errors(&output));
+}
+
+#[test]
 fn results_are_json_on_request() {
     let folder = folder();
     let output = piped(&folder, &["--json"], "tools\ncall echo message=hi\nprompts\nresources\n");

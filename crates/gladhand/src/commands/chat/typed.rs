@@ -207,11 +207,25 @@ impl Typed {
 
 /// The next line as it stands; none at the end of input.
 pub(in crate::commands) fn read_line() -> Option<String> {
+    read_part().map(|part| part.text)
+}
+
+/// A line of the input, or a part of one that has more than a mebibyte.
+pub(in crate::commands) struct LinePart {
+    pub(in crate::commands) text: String,
+    /// Whether the line ends here.
+    pub(in crate::commands) is_last: bool,
+}
+
+/// The next line, or the next part of a long one; none at the end of input.
+pub(in crate::commands) fn read_part() -> Option<LinePart> {
     let mut line = Vec::new();
     let read = std::io::stdin().lock().take(LONGEST).read_until(b'\n', &mut line);
     if read.is_err() || line.is_empty() {
         return None;
     }
+    let is_last = line.ends_with(b"\n") || (line.len() as u64) < LONGEST;
     let line = String::from_utf8_lossy(&line);
-    Some(line.strip_suffix('\n').unwrap_or(&line).trim_end_matches('\r').to_owned())
+    let text = line.strip_suffix('\n').unwrap_or(&line).trim_end_matches('\r').to_owned();
+    Some(LinePart { text, is_last })
 }

@@ -15,7 +15,7 @@ use rustyline::{CompletionType, Config, Context, Helper};
 use tokio::sync::{mpsc, oneshot};
 
 use super::completion::Known;
-use crate::commands::chat::typed::read_line;
+use crate::commands::chat::typed::read_part;
 use crate::logging::OpenQuestion;
 use crate::terminal::line_history::{ENTRIES, History};
 
@@ -25,6 +25,8 @@ const PROMPT: &str = "› ";
 #[derive(Debug)]
 pub(super) enum Input {
     Line(String),
+    /// A line that is too long. No part of it is a command.
+    TooLong,
     /// Ctrl-C at the prompt.
     Interrupted,
     End,
@@ -54,7 +56,11 @@ impl Lines {
             while let Some(answer) = wished.blocking_recv() {
                 let line = match &mut editor {
                     Some(editor) => edited(editor, &history),
-                    None => read_line().map_or(Input::End, Input::Line),
+                    None => match read_part() {
+                        Some(part) if part.is_last => Input::Line(part.text),
+                        Some(_) => Input::TooLong,
+                        None => Input::End,
+                    },
                 };
                 let _ = answer.send(line);
             }

@@ -105,6 +105,7 @@ pub fn run(args: ShellArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
             let line = match line {
                 Input::Line(line) => line,
                 Input::Interrupted => continue,
+                Input::TooLong => return Err(CommandError::usage(anyhow!("a command has more than 1 MiB"))),
                 Input::End => return Ok(Exit::Success.into()),
             };
             let ended = tokio::select! {
