@@ -425,7 +425,7 @@ async fn a_recording_is_shown_in_the_same_page_behind_a_token() {
     assert_eq!(server.get("/console", &[]).await.0, StatusCode::UNAUTHORIZED);
     let overview = server.data("overview").await;
     assert_eq!((&overview["title"], &overview["live"]), (&json!("session.jsonl"), &json!(false)));
-    assert_eq!(overview["remarks"], json!(["1 lines of the recording could not be read"]));
+    assert_eq!(overview["remarks"], json!(["1 line of the recording could not be read"]));
     assert_eq!(overview["sessions"][0]["id"], "client-1");
     let shown = server.data("session?id=client-1").await;
     assert_eq!(shown["lines"].as_array().map(Vec::len), Some(3), "{shown}");

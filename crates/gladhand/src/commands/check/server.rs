@@ -9,14 +9,14 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream;
 use gladhand_check::{Exchange, Line, Script, Step, Subject, answered_id, asked_id, server_scripts};
-use gladhand_core::negotiation::{Peer, Side};
-use gladhand_dialects::{ClientSetup, Dialect, Lane, REGISTRY, Unagreed};
+use gladhand_core::negotiation::Side;
+use gladhand_dialects::{ClientSetup, Dialect, Lane, REGISTRY};
 
 use crate::commands::CommandError;
 use crate::commands::open::draw::shown;
 use crate::commands::open::exchange::Verdict;
 use crate::commands::open::{Waiting, every};
-use crate::commands::shared::opened_server::{Access, headers, hint_for, roots, target, typed};
+use crate::commands::shared::opened_server::{Access, client_setup, headers, hint_for, roots, target, typed};
 use crate::commands::shared::raw_exchange::{RawExchange, Waited};
 use crate::commands::shared::sign_in;
 use crate::config;
@@ -53,17 +53,7 @@ pub(super) fn run(args: &CheckArgs, verbosity: u8) -> Result<ExitCode, CommandEr
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
     let roots = roots(&target, args.ca.as_deref())?;
-    let setup = ClientSetup {
-        identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
-        version: String::new(),
-        wants: None,
-        provides: Vec::new(),
-        log_level: None,
-        listen: false,
-        exchanges: false,
-        unagreed: Unagreed::default(),
-        token: config::token_in_environment().map_err(CommandError::usage)?,
-    };
+    let setup = client_setup(Vec::new())?;
     let limit = Duration::from_secs(args.timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exchanges = runtime.block_on(async {

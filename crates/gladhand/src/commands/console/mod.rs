@@ -195,6 +195,7 @@ impl Console {
         }
         let remarks = match bad {
             0 => Vec::new(),
+            1 => vec!["1 line of the recording could not be read".to_owned()],
             bad => vec![format!("{bad} lines of the recording could not be read")],
         };
         remarks.iter().for_each(|remark| note(&format!("warning: {remark}")));

@@ -14,14 +14,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use futures_util::future::join_all;
-use gladhand_core::negotiation::{Capability, Peer, Side};
+use gladhand_core::negotiation::{Capability, Side};
 use gladhand_dialects::mcp::capabilities::CAPABILITIES;
-use gladhand_dialects::{ClientSetup, Unagreed};
 
 use crate::commands::open::exchange::{Record, Verdict};
 use crate::commands::open::{Waiting, every};
 use crate::commands::shared::arguments::{clients_beside, seconds};
-use crate::commands::shared::opened_server::{Access, headers, hint_for, roots, target, typed};
+use crate::commands::shared::opened_server::{Access, client_setup, headers, hint_for, roots, target, typed};
 use crate::commands::shared::{references, sign_in};
 use crate::commands::{CommandError, own_program, print_report};
 use crate::config;
@@ -79,17 +78,7 @@ pub fn run(args: &LossArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
     let roots = roots(&target, args.ca.as_deref())?;
-    let setup = ClientSetup {
-        identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
-        version: String::new(),
-        wants: None,
-        provides: declared(args)?.into_iter().map(|name| (name, None)).collect(),
-        log_level: None,
-        listen: false,
-        exchanges: false,
-        unagreed: Unagreed::default(),
-        token: config::token_in_environment().map_err(CommandError::usage)?,
-    };
+    let setup = client_setup(declared(args)?)?;
     let timeout = Duration::from_secs(args.timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

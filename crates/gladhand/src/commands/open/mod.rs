@@ -18,13 +18,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use futures_util::future::join_all;
-use gladhand_core::negotiation::{Capability, Peer, Refusal, Side};
-use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, mcp};
+use gladhand_core::negotiation::{Capability, Refusal, Side};
+use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, mcp};
 use tokio::time::Instant;
 
 use crate::commands::CommandError;
 use crate::commands::shared::arguments::{AS, clients_beside, seconds};
-use crate::commands::shared::opened_server::{Access, headers, hint_for};
+use crate::commands::shared::opened_server::{Access, client_setup, headers, hint_for};
 use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::sign_in;
 use crate::config;
@@ -117,17 +117,8 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
     let roots = crate::commands::shared::opened_server::roots(&target, args.ca.as_deref())?;
-    let mut setup = ClientSetup {
-        identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
-        version: String::new(),
-        wants: (!args.want.is_empty()).then(|| with_parents(args.want)),
-        provides: with_parents(args.declare).into_iter().map(|name| (name, None)).collect(),
-        log_level: None,
-        listen: false,
-        exchanges: false,
-        unagreed: Unagreed::default(),
-        token: config::token_in_environment().map_err(CommandError::usage)?,
-    };
+    let mut setup = client_setup(with_parents(args.declare))?;
+    setup.wants = (!args.want.is_empty()).then(|| with_parents(args.want));
     let timeout = Duration::from_secs(args.timeout);
     let log_stderr = verbosity > 0;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -17,14 +17,13 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use futures_util::future::join_all;
-use gladhand_core::negotiation::Peer;
-use gladhand_dialects::{ClientSetup, Unagreed};
+use gladhand_dialects::ClientSetup;
 
 use crate::commands::open::Waiting;
 use crate::commands::open::every;
 use crate::commands::open::exchange::{Record, Verdict};
 use crate::commands::shared::arguments::seconds;
-use crate::commands::shared::opened_server::{Access, headers, hint_for, roots, target, typed};
+use crate::commands::shared::opened_server::{Access, client_setup, headers, hint_for, roots, target, typed};
 use crate::commands::shared::runtime::wait_for;
 use crate::commands::shared::sign_in;
 use crate::commands::{CommandError, print_report};
@@ -80,17 +79,7 @@ pub fn run(args: &ProbeArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
     let roots = roots(&target, args.ca.as_deref())?;
-    let setup = ClientSetup {
-        identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
-        version: String::new(),
-        wants: None,
-        provides: Vec::new(),
-        log_level: None,
-        listen: false,
-        exchanges: false,
-        unagreed: Unagreed::default(),
-        token: config::token_in_environment().map_err(CommandError::usage)?,
-    };
+    let setup = client_setup(Vec::new())?;
     let timeout = Duration::from_secs(args.timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     wait_for(&runtime, async {

@@ -12,10 +12,10 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use gladhand_auth::Roots;
 use gladhand_core::Secret;
-use gladhand_core::negotiation::Refusal;
+use gladhand_core::negotiation::{Capability, Peer, Refusal};
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
 use gladhand_core::wire::lines::MAX_LINE;
-use gladhand_dialects::Stop;
+use gladhand_dialects::{ClientSetup, Stop, Unagreed};
 use gladhand_redaction::{Life, learn_header, redact};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -401,6 +401,22 @@ pub(in crate::commands) fn target(url: Option<&str>, command: &[String]) -> Resu
 /// The protocols of servers as found in other runs, if there is a data folder.
 pub(in crate::commands) fn eras(data_dir: Option<&Path>) -> Eras {
     config::data_dir(data_dir).map(|folder| Eras::kept_in(folder.join(ERAS))).unwrap_or_default()
+}
+
+/// The client that opens a server: this program, with the capabilities that it declares and the token for A2E in the
+/// environment.
+pub(in crate::commands) fn client_setup(declared: Vec<Capability>) -> Result<ClientSetup, CommandError> {
+    Ok(ClientSetup {
+        identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
+        version: String::new(),
+        wants: None,
+        provides: declared.into_iter().map(|name| (name, None)).collect(),
+        log_level: None,
+        listen: false,
+        exchanges: false,
+        unagreed: Unagreed::default(),
+        token: config::token_in_environment().map_err(CommandError::usage)?,
+    })
 }
 
 /// Whose certificates are trusted beside those that the system trusts. A command has none.
